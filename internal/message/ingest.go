@@ -1,0 +1,59 @@
+package message
+
+import "fmt"
+
+// Incoming is one record as one route takes it. A record that several routes match becomes several of them.
+type Incoming struct {
+	Route  string
+	Key    string // message key, normalized
+	Record *Record
+	// Result is IngestStored for a record that is to be stored (the store finds duplicates and conflicts), or
+	// IngestFiltered or IngestTombstone for one that is only counted, or IngestUnstorable for one that the database
+	// refused and that is stored as failed, with Detail saying why.
+	Result IngestResult
+	Detail string
+}
+
+// Advance moves the position of one partition from the offset where this process left it to the next one to read.
+type Advance struct {
+	TopicPartition
+	TopicID TopicID
+	From    int64 // the next offset as this process knows it; the row must stand there
+	To      int64 // the next offset to read after this batch
+}
+
+// Batch is what one ingest transaction stores: the records of some partitions in (partition, offset) order, and where
+// those partitions stand afterwards.
+type Batch struct {
+	Group    string
+	Incoming []Incoming
+	Advances []Advance
+}
+
+// Saved is what a batch became. Results[i] belongs to Batch.Incoming[i].
+type Saved struct {
+	Results   []IngestResult
+	Conflicts []ConflictPair
+}
+
+// ConflictPair names the positions of two different payloads under one key.
+type ConflictPair struct {
+	Route, Key    string
+	First, Second Position
+}
+
+// StoredPosition is where a group stands in a partition according to the database.
+type StoredPosition struct {
+	TopicPartition
+	TopicID    TopicID
+	NextOffset int64
+}
+
+// PositionsMovedError says that partitions no longer stand where this process left them: another process moved them,
+// or the database went back in time. Nothing of the batch was stored.
+type PositionsMovedError struct{ Partitions []TopicPartition }
+
+// Error names the partitions.
+func (e *PositionsMovedError) Error() string {
+	return fmt.Sprintf("positions moved under this process: %v", e.Partitions)
+}
