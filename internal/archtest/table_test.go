@@ -1,0 +1,110 @@
+package archtest
+
+// rule says what the code of one package may import beside the standard library and internal/message. Tests may import
+// more: testkit, and whatever they look at.
+type rule struct {
+	// internal are packages of Ferry, relative to the module.
+	internal []string
+	// libraries are third-party modules or packages, with everything below them.
+	libraries []string
+	// noHTTP forbids net/http.
+	noHTTP bool
+}
+
+const module = "github.com/ferry-forward/ferry"
+
+// The libraries. Each client has one door: the packages that are allowed it below.
+const (
+	cobra      = "github.com/spf13/cobra"
+	confluent  = "github.com/confluentinc/confluent-kafka-go/v2"
+	embeddedPG = "github.com/fergusstrange/embedded-postgres"
+	envconfig  = "github.com/kelseyhightower/envconfig"
+	franz      = "github.com/twmb/franz-go"
+	gojq       = "github.com/itchyny/gojq"
+	goyaml     = "github.com/goccy/go-yaml"
+	isatty     = "github.com/mattn/go-isatty"
+	pgx        = "github.com/jackc/pgx/v5"
+	prometheus = "github.com/prometheus"
+	river      = "github.com/riverqueue/river"
+	xsync      = "golang.org/x/sync"
+	xsys       = "golang.org/x/sys"
+	xtime      = "golang.org/x/time"
+	zerolog    = "github.com/rs/zerolog"
+)
+
+// table has every package of the module, in the order in which a message travels.
+var table = map[string]rule{
+	// The contract between the tiers.
+	"riverjobs":        {libraries: []string{river}, noHTTP: true},
+	"internal/message": {noHTTP: true},
+	"sql":              {noHTTP: true},
+
+	// Pure steps: no SQL, no queue, no Kafka, no zerolog.
+	"internal/forward/jq":      {libraries: []string{gojq}, noHTTP: true},
+	"internal/forward/decode":  {noHTTP: true},
+	"internal/forward/verdict": {internal: []string{"internal/forward/jq", "internal/route"}},
+	"internal/forward/pacing":  {internal: []string{"internal/route"}, libraries: []string{xsync, xtime}, noHTTP: true},
+	"internal/forward/send":    {internal: []string{"internal/route", "internal/forward/jq", "internal/forward/decode"}},
+	"internal/forward": {internal: []string{
+		"internal/route", "internal/forward/jq", "internal/forward/decode", "internal/forward/send",
+		"internal/forward/verdict", "internal/forward/pacing",
+	}},
+	"internal/route": {
+		internal:  []string{"internal/forward/jq", "internal/forward/decode"},
+		libraries: []string{goyaml},
+	},
+
+	// The ingester's side.
+	"internal/kafka": {libraries: []string{confluent}, noHTTP: true},
+	"internal/ingest": {
+		internal:  []string{"internal/route", "internal/forward/jq", "internal/forward/decode"},
+		libraries: []string{xsync, xtime}, noHTTP: true,
+	},
+
+	// The database.
+	"internal/store":         {internal: []string{"internal/store/storedb", "riverjobs"}, libraries: []string{pgx, river}, noHTTP: true},
+	"internal/store/storedb": {libraries: []string{pgx}, noHTTP: true},
+	"internal/migrate":       {internal: []string{"sql"}, libraries: []string{pgx, river}, noHTTP: true},
+	"internal/localpg":       {libraries: []string{pgx, embeddedPG, xsys}, noHTTP: true},
+
+	// The forwarder's side.
+	"internal/groupcommit": {noHTTP: true},
+	"internal/worker": {
+		internal:  []string{"internal/forward", "internal/groupcommit", "internal/route", "internal/store", "riverjobs"},
+		libraries: []string{pgx, river}, noHTTP: true,
+	},
+
+	// What joins them.
+	"internal/config":             {libraries: []string{envconfig}},
+	"internal/config/settingsdoc": {internal: []string{"internal/config"}},
+	"internal/observe":            {libraries: []string{zerolog, prometheus}},
+	"internal/admin":              {},
+	"internal/app": {
+		internal: []string{
+			"internal/admin", "internal/config", "internal/forward", "internal/ingest", "internal/kafka",
+			"internal/migrate", "internal/observe", "internal/route", "internal/store", "internal/worker", "riverjobs",
+		},
+		libraries: []string{cobra, pgx, river},
+	},
+	"cmd/ingester":  {internal: []string{"internal/app"}},
+	"cmd/forwarder": {internal: []string{"internal/app"}},
+
+	// Tests and the demo; never part of a binary.
+	"internal/archtest":             {},
+	"internal/testkit/pgtest":       {internal: []string{"internal/localpg", "internal/migrate", "sql"}, libraries: []string{pgx}},
+	"internal/testkit/kafkatest":    {libraries: []string{franz, confluent}},
+	"internal/testkit/receivertest": {},
+	"internal/testkit/services":     {internal: []string{"internal/localpg", "internal/testkit/kafkatest"}},
+	"internal/demo":                 {internal: []string{"internal/demo/platform", "internal/localpg"}, libraries: []string{franz, pgx, isatty}},
+	"internal/demo/platform":        {},
+	"cmd/demo":                      {internal: []string{"internal/demo", "internal/demo/platform"}},
+}
+
+// unlinked are packages that a binary must not contain, however it would come by them.
+var unlinked = map[string][]string{
+	"cmd/ingester": {
+		"internal/forward", "internal/forward/send", "internal/forward/verdict", "internal/forward/pacing",
+		"internal/worker", "internal/groupcommit", "internal/testkit/...", "internal/localpg", "internal/demo/...",
+	},
+	"cmd/forwarder": {"internal/ingest", "internal/testkit/...", "internal/localpg", "internal/demo/..."},
+}
