@@ -1,0 +1,88 @@
+package admin
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Part is a thing that a process needs to do its work.
+type Part string
+
+// The parts that a process may need.
+const (
+	Database Part = "database"
+	Schema   Part = "schema"
+	Kafka    Part = "kafka"
+	Topics   Part = "topics"
+	Routes   Part = "routes"
+)
+
+// State is how a part is.
+type State struct {
+	OK  bool   `json:"ok"`
+	Why string `json:"why"` // empty when OK
+}
+
+// Readiness is the answer of /readyz.
+type Readiness struct {
+	Ready bool           `json:"ready"`
+	Parts map[Part]State `json:"parts"`
+}
+
+// Parts keeps the state of all parts of a process. It may be used from several goroutines.
+type Parts struct {
+	changed func(Part, State)
+	mu      sync.Mutex
+	states  map[Part]State
+}
+
+// NewParts declares the parts of a process, none of them ready. Changed, which may be nil, is called, one call at a
+// time, when a part becomes ready, is not ready any more, or is not ready for another reason; it must not call Parts.
+func NewParts(changed func(Part, State), parts ...Part) *Parts {
+	p := &Parts{changed: changed, states: make(map[Part]State, len(parts))}
+	for _, part := range parts {
+		p.states[part] = State{Why: "starting"}
+	}
+	return p
+}
+
+// Set says how a part is. A part that was not declared is added.
+func (p *Parts) Set(part Part, ok bool, why string) {
+	state := State{OK: ok, Why: why}
+	if ok {
+		state.Why = ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if old, found := p.states[part]; found && old == state {
+		return
+	}
+	p.states[part] = state
+	if p.changed != nil {
+		p.changed(part, state)
+	}
+}
+
+// Readiness returns the state of all parts; ready means that each of them is.
+func (p *Parts) Readiness() Readiness {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := Readiness{Ready: true, Parts: maps.Clone(p.states)}
+	for _, state := range p.states {
+		r.Ready = r.Ready && state.OK
+	}
+	return r
+}
+
+// NotReady returns the parts that are not ready, sorted.
+func (p *Parts) NotReady() []Part {
+	var parts []Part
+	for part, state := range p.Readiness().Parts {
+		if !state.OK {
+			parts = append(parts, part)
+		}
+	}
+	slices.Sort(parts)
+	return parts
+}
