@@ -10,8 +10,11 @@ export GOTOOLCHAIN ?= auto
 export FERRY_TOOLS ?= $(CURDIR)/.cache/tools
 
 MODULE  := github.com/ferry-forward/ferry
-VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-GOBUILD  = go build -trimpath -buildvcs=false -ldflags '-X $(MODULE)/internal/app.version=$(VERSION)'
+VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null)
+COMMIT   = $(shell git rev-parse HEAD 2>/dev/null)
+DATE     = $(shell git show -s --format=%cI HEAD 2>/dev/null)
+GOBUILD  = go build -trimpath -buildvcs=false -ldflags '-X $(MODULE)/internal/app.version=$(VERSION) \
+	-X $(MODULE)/internal/app.commit=$(COMMIT) -X $(MODULE)/internal/app.date=$(DATE)'
 
 # How many packages' tests run at once: two are enough to keep two cores busy with Postgres and Kafka beside them.
 TEST_PACKAGES ?= 2
@@ -82,6 +85,7 @@ fmt: ## Format the code
 
 .PHONY: generate
 generate: ## Generate again what is generated: query code, schema dump, JSON Schema, settings reference
+	go generate ./...
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -182,7 +182,7 @@ func TestRules(t *testing.T) {
 func TestDoors(t *testing.T) {
 	t.Parallel()
 	doors := map[string][]string{
-		confluent:  {"internal/kafka", "internal/testkit/kafkatest"},
+		confluent:  {"internal/kafka"},
 		envconfig:  {"internal/config"},
 		zerolog:    {"internal/observe"},
 		prometheus: {"internal/observe"},

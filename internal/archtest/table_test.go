@@ -20,6 +20,7 @@ const (
 	embeddedPG = "github.com/fergusstrange/embedded-postgres"
 	envconfig  = "github.com/kelseyhightower/envconfig"
 	franz      = "github.com/twmb/franz-go"
+	goleak     = "go.uber.org/goleak"
 	gojq       = "github.com/itchyny/gojq"
 	goyaml     = "github.com/goccy/go-yaml"
 	isatty     = "github.com/mattn/go-isatty"
@@ -42,7 +43,7 @@ var table = map[string]rule{
 	// Pure steps: no SQL, no queue, no Kafka, no zerolog.
 	"internal/forward/jq":      {libraries: []string{gojq}, noHTTP: true},
 	"internal/forward/decode":  {noHTTP: true},
-	"internal/forward/verdict": {internal: []string{"internal/forward/jq", "internal/route"}},
+	"internal/forward/verdict": {internal: []string{"internal/route", "internal/forward/jq", "internal/forward/decode", "internal/forward/send"}},
 	"internal/forward/pacing":  {internal: []string{"internal/route"}, libraries: []string{xsync, xtime}, noHTTP: true},
 	"internal/forward/send":    {internal: []string{"internal/route", "internal/forward/jq", "internal/forward/decode"}},
 	"internal/forward": {internal: []string{
@@ -65,13 +66,16 @@ var table = map[string]rule{
 	"internal/store":         {internal: []string{"internal/store/storedb", "riverjobs"}, libraries: []string{pgx, river}, noHTTP: true},
 	"internal/store/storedb": {libraries: []string{pgx}, noHTTP: true},
 	"internal/migrate":       {internal: []string{"sql"}, libraries: []string{pgx, river}, noHTTP: true},
-	"internal/localpg":       {libraries: []string{pgx, embeddedPG, xsys}, noHTTP: true},
+
+	"internal/migrate/schemadump": {internal: []string{"internal/localpg", "internal/migrate"}},
+	// It fetches Postgres where there is none.
+	"internal/localpg": {libraries: []string{pgx, embeddedPG, xsys}},
 
 	// The forwarder's side.
 	"internal/groupcommit": {noHTTP: true},
 	"internal/worker": {
 		internal:  []string{"internal/forward", "internal/groupcommit", "internal/route", "internal/store", "riverjobs"},
-		libraries: []string{pgx, river}, noHTTP: true,
+		libraries: []string{pgx, river, xsync}, noHTTP: true,
 	},
 
 	// What joins them.
@@ -80,24 +84,36 @@ var table = map[string]rule{
 	"internal/observe":            {libraries: []string{zerolog, prometheus}},
 	"internal/admin":              {},
 	"internal/app": {
+		internal:  []string{"internal/admin", "internal/config", "internal/observe", "internal/route"},
+		libraries: []string{cobra},
+	},
+	"internal/app/ingester": {
 		internal: []string{
-			"internal/admin", "internal/config", "internal/forward", "internal/ingest", "internal/kafka",
-			"internal/migrate", "internal/observe", "internal/route", "internal/store", "internal/worker", "riverjobs",
+			"internal/app", "internal/admin", "internal/config", "internal/ingest", "internal/kafka", "internal/observe",
+			"internal/route", "internal/store",
+		},
+		libraries: []string{cobra},
+	},
+	"internal/app/forwarder": {
+		internal: []string{
+			"internal/app", "internal/admin", "internal/config", "internal/forward", "internal/migrate", "internal/observe",
+			"internal/route", "internal/store", "internal/worker", "riverjobs",
 		},
 		libraries: []string{cobra, pgx, river},
 	},
-	"cmd/ingester":  {internal: []string{"internal/app"}},
-	"cmd/forwarder": {internal: []string{"internal/app"}},
+	"cmd/ingester":  {internal: []string{"internal/app", "internal/app/ingester"}},
+	"cmd/forwarder": {internal: []string{"internal/app", "internal/app/forwarder"}},
 
 	// Tests and the demo; never part of a binary.
 	"internal/archtest":             {},
 	"internal/testkit/pgtest":       {internal: []string{"internal/localpg", "internal/migrate", "sql"}, libraries: []string{pgx}},
-	"internal/testkit/kafkatest":    {libraries: []string{franz, confluent}},
+	"internal/testkit/kafkatest":    {libraries: []string{franz, goleak}},
+	"internal/testkit/proctest":     {},
 	"internal/testkit/receivertest": {},
-	"internal/testkit/services":     {internal: []string{"internal/localpg", "internal/testkit/kafkatest"}},
-	"internal/demo":                 {internal: []string{"internal/demo/platform", "internal/localpg"}, libraries: []string{franz, pgx, isatty}},
+	"internal/testkit/services":     {internal: []string{"internal/localpg", "internal/testkit/kafkatest", "internal/testkit/pgtest"}},
+	"internal/demo":                 {internal: []string{"internal/demo/platform", "internal/localpg"}, libraries: []string{franz, pgx}},
 	"internal/demo/platform":        {},
-	"cmd/demo":                      {internal: []string{"internal/demo", "internal/demo/platform"}},
+	"cmd/demo":                      {internal: []string{"internal/demo"}, libraries: []string{isatty}},
 }
 
 // unlinked are packages that a binary must not contain, however it would come by them.
