@@ -4,12 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/ferry-forward/ferry/internal/demo/platform"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The check must see each way in which an event can go missing.
 func TestReckon(t *testing.T) {

@@ -64,6 +64,7 @@ func (s *stage) setUp(ctx context.Context) error {
 		return err
 	}
 	s.stops = append(s.stops, s.dir.remove)
+	s.screen.say("Folder      %s, removed at the end", s.dir.path)
 	for _, step := range []func(context.Context) error{
 		s.startPostgres, s.startKafka, s.startPlatform, s.migrate, s.startBinaries, s.connect,
 	} {
