@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -127,6 +128,8 @@ var (
 	folder = regexp.MustCompile(`(?m)^Folder +(\S+),`)
 )
 
+var errAlive = errors.New("it can be seen")
+
 // nothingLeft checks that the children which the demo named, and its folder, are gone or go soon.
 func nothingLeft(t *testing.T, out string) {
 	t.Helper()
@@ -141,11 +144,11 @@ func nothingLeft(t *testing.T, out string) {
 				return err
 			}
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-				return fmt.Errorf("process %d is still there (%v)", pid, err)
+				return fmt.Errorf("process %d is still there: %w", pid, cmp.Or(err, errAlive))
 			}
 		}
-		if _, err := os.Stat(dir[1]); !os.IsNotExist(err) {
-			return fmt.Errorf("%s is still there (%v)", dir[1], err)
+		if _, err := os.Stat(dir[1]); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s is still there: %w", dir[1], cmp.Or(err, errAlive))
 		}
 		return nil
 	})
