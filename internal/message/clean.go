@@ -5,24 +5,22 @@ import (
 	"unicode/utf8"
 )
 
-// Clean makes text from elsewhere safe to store: valid UTF-8, without NUL, at most limit bytes, cut between runes.
+// Clean makes text from elsewhere safe to store: valid UTF-8, without NUL, at most limit bytes, cut between runes. What
+// is not so becomes U+FFFD. It looks at no more of s than it keeps.
 func Clean(s string, limit int) string {
-	if len(s) > limit {
-		s = s[:limit]
-		for i := 0; i < utf8.UTFMax && len(s) > 0; i++ {
-			if r, size := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || size != 1 {
-				break
-			}
-			s = s[:len(s)-1]
-		}
-	}
-	if utf8.ValidString(s) && !strings.ContainsRune(s, 0) {
+	if len(s) <= limit && utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
 	}
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	s = strings.ReplaceAll(s, "\x00", "\uFFFD")
-	if len(s) > limit { // a replacement is longer than what it replaces
-		return Clean(s[:limit], limit)
+	var out strings.Builder
+	out.Grow(min(len(s), limit))
+	for _, r := range s { // an invalid byte comes as U+FFFD
+		if r == 0 {
+			r = utf8.RuneError
+		}
+		if out.Len()+utf8.RuneLen(r) > limit {
+			break
+		}
+		out.WriteRune(r)
 	}
-	return s
+	return out.String()
 }
