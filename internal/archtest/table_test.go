@@ -55,6 +55,8 @@ var table = map[string]rule{
 		libraries: []string{goyaml},
 	},
 
+	"internal/route/genschema": {internal: []string{"internal/route"}},
+
 	// The ingester's side.
 	"internal/kafka": {libraries: []string{confluent}, noHTTP: true},
 	"internal/ingest": {
@@ -63,7 +65,10 @@ var table = map[string]rule{
 	},
 
 	// The database.
-	"internal/store":         {internal: []string{"internal/store/storedb", "riverjobs"}, libraries: []string{pgx, river}, noHTTP: true},
+	"internal/store": {
+		internal:  []string{"internal/store/storedb", "internal/migrate", "riverjobs"},
+		libraries: []string{pgx, river, xsys}, noHTTP: true,
+	},
 	"internal/store/storedb": {libraries: []string{pgx}, noHTTP: true},
 	"internal/migrate":       {internal: []string{"sql"}, libraries: []string{pgx, river}, noHTTP: true},
 
@@ -84,7 +89,9 @@ var table = map[string]rule{
 	"internal/observe":            {libraries: []string{zerolog, prometheus}},
 	"internal/admin":              {},
 	"internal/app": {
-		internal:  []string{"internal/admin", "internal/config", "internal/observe", "internal/route"},
+		internal: []string{
+			"internal/admin", "internal/config", "internal/migrate", "internal/observe", "internal/route", "internal/store",
+		},
 		libraries: []string{cobra},
 	},
 	"internal/app/ingester": {
