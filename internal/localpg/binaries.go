@@ -30,11 +30,11 @@ const (
 var errNoPostgres = errors.New(
 	"no Postgres 14 or newer on this machine, and none could be fetched; install one (Debian: apt-get install postgresql)")
 
-// binaries returns a directory with the programs of Postgres that owner can run: one that is installed, else one that
+// binaries returns a directory with the programs of Postgres that owner (nil: this process) can run: one that is installed, else one that
 // was fetched earlier, else it fetches them.
 func binaries(ctx context.Context, dir string, owner *owner, logger *slog.Logger) (string, error) {
 	for _, bin := range candidates(ctx) {
-		if usable(ctx, bin) && owner.reaches(bin) {
+		if usable(ctx, bin) && (owner == nil || owner.reaches(bin)) {
 			return bin, nil
 		}
 	}
@@ -45,7 +45,7 @@ func binaries(ctx context.Context, dir string, owner *owner, logger *slog.Logger
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errNoPostgres, err)
 	}
-	if !owner.reaches(root) {
+	if owner != nil && !owner.reaches(root) {
 		// The cache is in a home that only root may enter.
 		private := filepath.Join(dir, "pgsql")
 		if _, err := os.Stat(private); errors.Is(err, fs.ErrNotExist) {
@@ -56,6 +56,11 @@ func binaries(ctx context.Context, dir string, owner *owner, logger *slog.Logger
 		root = private
 	}
 	return filepath.Join(root, "bin"), nil
+}
+
+// BinDir returns where the programs of Postgres are on this machine, pg_dump among them, fetching them if need be.
+func BinDir(ctx context.Context) (string, error) {
+	return binaries(ctx, "", nil, slog.New(slog.DiscardHandler))
 }
 
 // candidates lists where Postgres may be installed: on the PATH, where Debian and its like put it, where pg_config says.

@@ -1,0 +1,51 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ferry-forward/ferry/internal/message"
+)
+
+// Counts are the messages of one route by state.
+type Counts struct{ Pending, Delivered, Failed int64 }
+
+// Counts returns the messages of each route by state. It reads sums, never the history.
+func (s *Store) Counts(ctx context.Context) (map[string]Counts, error) {
+	rows, err := s.q.Counts(ctx, s.pool)
+	if err != nil {
+		return nil, wrap("counting messages", err)
+	}
+	counts := make(map[string]Counts, len(rows))
+	for _, r := range rows {
+		counts[r.Route] = Counts{Pending: r.Stored - r.Delivered - r.Failed, Delivered: r.Delivered, Failed: r.Failed}
+	}
+	return counts, nil
+}
+
+// Forwarder is one running forwarder.
+type Forwarder struct {
+	ID, Version string
+	Routes      []string
+}
+
+// Heartbeat notes that the forwarder is alive and which routes it works.
+func (s *Store) Heartbeat(ctx context.Context, f Forwarder) error {
+	if f.Routes == nil {
+		f.Routes = []string{}
+	}
+	return s.inTx(ctx, "writing the forwarder's sign of life", func(tx pgx.Tx) error {
+		return s.q.ForwarderSeen(ctx, tx, message.Clean(f.ID, maxText), message.Clean(f.Version, maxText), f.Routes)
+	})
+}
+
+// Now returns the database's clock.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	now, err := s.q.Now(ctx, s.pool)
+	if err != nil {
+		return time.Time{}, wrap("reading the database's clock", err)
+	}
+	return now.Time, nil
+}
