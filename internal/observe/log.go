@@ -16,6 +16,8 @@ import (
 type LogOptions struct {
 	Level  string // debug, info, warn or error
 	Format string // json or console
+	// Redact takes secrets out of the text of errors; nil leaves it as it is.
+	Redact func(string) string
 	// Repeat is how long a warning or an error that was said is not said again; zero means a minute.
 	Repeat time.Duration
 }
@@ -43,7 +45,10 @@ func NewLog(w io.Writer, o LogOptions) (*Log, error) {
 	if o.Repeat <= 0 {
 		o.Repeat = time.Minute
 	}
-	out := &lineHandler{next: zerolog.NewSlogHandler(zerolog.New(zerolog.SyncWriter(w)).Level(level))}
+	if o.Redact == nil {
+		o.Redact = func(s string) string { return s }
+	}
+	out := &lineHandler{redact: o.Redact, next: zerolog.NewSlogHandler(zerolog.New(zerolog.SyncWriter(w)).Level(level))}
 	r := newRepeats(o.Repeat)
 	return &Log{Logger: slog.New(&repeatHandler{next: out, repeats: r}), plain: slog.New(out), repeats: r}, nil
 }
@@ -59,7 +64,10 @@ const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
 // lineHandler gives every line its last form: the time in milliseconds, durations with their unit, URLs without secrets.
 // It does what zerolog would have us set in package variables.
-type lineHandler struct{ next slog.Handler }
+type lineHandler struct {
+	next   slog.Handler
+	redact func(string) string
+}
 
 func (h *lineHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
@@ -69,7 +77,7 @@ func (h *lineHandler) Handle(ctx context.Context, r slog.Record) error {
 	line := slog.NewRecord(time.Time{}, r.Level, scrub(r.Message), r.PC)
 	line.AddAttrs(slog.String("time", r.Time.UTC().Format(timeFormat)))
 	r.Attrs(func(a slog.Attr) bool {
-		line.AddAttrs(clean(a))
+		line.AddAttrs(h.clean(a))
 		return true
 	})
 	if err := h.next.Handle(ctx, line); err != nil {
@@ -81,17 +89,20 @@ func (h *lineHandler) Handle(ctx context.Context, r slog.Record) error {
 func (h *lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	cleaned := make([]slog.Attr, len(attrs))
 	for i, a := range attrs {
-		cleaned[i] = clean(a)
+		cleaned[i] = h.clean(a)
 	}
-	return &lineHandler{next: h.next.WithAttrs(cleaned)}
+	return &lineHandler{next: h.next.WithAttrs(cleaned), redact: h.redact}
 }
 
 func (h *lineHandler) WithGroup(name string) slog.Handler {
-	return &lineHandler{next: h.next.WithGroup(name)}
+	return &lineHandler{next: h.next.WithGroup(name), redact: h.redact}
 }
 
-func clean(a slog.Attr) slog.Attr {
+func (h *lineHandler) clean(a slog.Attr) slog.Attr {
 	a.Value = a.Value.Resolve()
+	if a.Key == "error" {
+		a.Value = slog.StringValue(h.redact(a.Value.String()))
+	}
 	switch a.Value.Kind() {
 	case slog.KindString:
 		return slog.String(a.Key, scrub(a.Value.String()))
@@ -103,13 +114,13 @@ func clean(a slog.Attr) slog.Attr {
 		group := a.Value.Group()
 		cleaned := make([]slog.Attr, len(group))
 		for i, member := range group {
-			cleaned[i] = clean(member)
+			cleaned[i] = h.clean(member)
 		}
 		return slog.Attr{Key: a.Key, Value: slog.GroupValue(cleaned...)}
 	case slog.KindAny:
 		switch v := a.Value.Any().(type) {
 		case error:
-			return slog.String(a.Key, scrub(v.Error()))
+			return slog.String(a.Key, scrub(h.redact(v.Error())))
 		case fmt.Stringer:
 			return slog.String(a.Key, scrub(v.String()))
 		}

@@ -98,9 +98,11 @@ func TestLogRefusesWrongOptions(t *testing.T) {
 
 func TestLogHidesSecrets(t *testing.T) {
 	t.Parallel()
-	log, out := newLog(t, observe.LogOptions{Level: "info", Format: "json"})
+	redact := func(s string) string { return strings.ReplaceAll(s, "s3cret-heim", "${NAME}") }
+	log, out := newLog(t, observe.LogOptions{Level: "info", Format: "json", Redact: redact})
+	log.Info("x", "error", "s3cret-heim")
 	for _, secret := range []any{
-		"postgres://u:geheim@h/d?sslmode=x", errors.New(`Post "https://u:geheim@h/p?token=geheim": refused`),
+		"postgres://u:geheim@h/d?sslmode=x", errors.New("it said s3cret-heim"), errors.New(`Post "https://u:geheim@h/p?token=geheim": refused`),
 		"host=h password=geheim", "host=h password='ge \\' heim geheim'", "https://geheim@h/p",
 		[]string{"https://h/p?token=geheim"}, slog.GroupValue(slog.String("x", "https://h?geheim")),
 	} {
