@@ -26,9 +26,12 @@ type Item struct {
 // Load reads messages with the state of their delivery, in one statement.
 func (s *Store) Load(ctx context.Context, ids []int64) (*Loaded, error) {
 	op := fmt.Sprintf("loading %d messages", len(ids))
-	rows, err := s.q.MessagesLoad(ctx, s.pool, ids)
-	if err != nil {
-		return nil, wrap(op, err)
+	var rows []storedb.MessagesLoadRow
+	if err := s.again(ctx, op, func() (err error) {
+		rows, err = s.q.MessagesLoad(ctx, s.pool, ids)
+		return err
+	}); err != nil {
+		return nil, err
 	}
 	l := &Loaded{Items: make(map[int64]*Item, len(rows))}
 	for i := range rows {
@@ -40,11 +43,10 @@ func (s *Store) Load(ctx context.Context, ids []int64) (*Loaded, error) {
 		l.Now = rows[i].Now.Time
 	}
 	if len(rows) == 0 {
-		now, err := s.q.Now(ctx, s.pool)
-		if err != nil {
-			return nil, wrap(op, err)
+		var err error
+		if l.Now, err = s.Now(ctx); err != nil {
+			return nil, err
 		}
-		l.Now = now.Time
 	}
 	return l, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ferry-forward/ferry/internal/message"
+	"github.com/ferry-forward/ferry/internal/store/storedb"
 )
 
 // Counts are the messages of one route by state.
@@ -14,9 +15,12 @@ type Counts struct{ Pending, Delivered, Failed int64 }
 
 // Counts returns the messages of each route by state. It reads sums, never the history.
 func (s *Store) Counts(ctx context.Context) (map[string]Counts, error) {
-	rows, err := s.q.Counts(ctx, s.pool)
-	if err != nil {
-		return nil, wrap("counting messages", err)
+	var rows []storedb.CountsRow
+	if err := s.again(ctx, "counting messages", func() (err error) {
+		rows, err = s.q.Counts(ctx, s.pool)
+		return err
+	}); err != nil {
+		return nil, err
 	}
 	counts := make(map[string]Counts, len(rows))
 	for _, r := range rows {

@@ -22,9 +22,12 @@ func (s *Store) Positions(ctx context.Context, group string, tps []message.Topic
 	for i, tp := range tps {
 		topics[i], partitions[i] = tp.Topic, tp.Partition
 	}
-	rows, err := s.q.PositionsGet(ctx, s.pool, topics, partitions, group)
-	if err != nil {
-		return nil, wrap("reading positions", err)
+	var rows []storedb.PositionsGetRow
+	if err := s.again(ctx, "reading positions", func() (err error) {
+		rows, err = s.q.PositionsGet(ctx, s.pool, topics, partitions, group)
+		return err
+	}); err != nil {
+		return nil, err
 	}
 	found := make([]message.StoredPosition, len(rows))
 	for i, r := range rows {

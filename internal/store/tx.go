@@ -21,8 +21,13 @@ var errVanished = errors.New("a message with an equal key was purged meanwhile")
 // do may therefore run several times and must set whatever it sets anew. Errors come back as *Error, but
 // *message.PositionsMovedError as it is.
 func (s *Store) inTx(ctx context.Context, op string, do func(pgx.Tx) error) error {
+	return s.again(ctx, op, func() error { return s.once(ctx, do) })
+}
+
+// again runs do, and runs it again while the database asks for that.
+func (s *Store) again(ctx context.Context, op string, do func() error) error {
 	for try := 1; ; try++ {
-		err := s.once(ctx, do)
+		err := do()
 		var moved *message.PositionsMovedError
 		if err == nil || errors.As(err, &moved) {
 			return err
@@ -32,7 +37,7 @@ func (s *Store) inTx(ctx context.Context, op string, do func(pgx.Tx) error) erro
 		if !errors.As(err, &e) || !e.retryNow() || try == txTries {
 			return err
 		}
-		s.cfg.Logger.Debug("running a transaction again", "error", err, "try", try)
+		s.cfg.Logger.Debug("running a statement again", "error", err, "try", try)
 		// Spread, or the same two meet again.
 		pause := time.NewTimer(time.Duration(rand.IntN(5<<try)+1) * time.Millisecond) //nolint:gosec // no secret
 		select {
