@@ -12,6 +12,8 @@ import (
 type File struct {
 	Path   string
 	Routes []*Route
+
+	expanded []expansion // what ${…} stood for
 }
 
 // Route is one way from topics to a destination. Its name is its identity: in the database, as River queue, in metrics.
@@ -31,6 +33,8 @@ type Route struct {
 	Retry       Retry
 	HTTP        HTTP
 	Retention   Retention
+
+	set map[string]origin // where the fields of the file were set, by their path below the route
 }
 
 // Tombstones says what becomes of records with a null value.
@@ -64,7 +68,8 @@ type Response struct {
 	ErrorCode *jq.Program // nil: no error code
 	// Otherwise is the verdict when no rule matches; empty means auto.
 	Otherwise message.Verdict
-	// ReadsBody says whether a rule or ErrorCode may look at `.body`; when no Rule may, the status decides alone.
+	// RulesReadBody says whether a rule may look at `.body`. When none may, the status decides as soon as it is in,
+	// whatever becomes of the body; an ErrorCode that looks at it does not change that.
 	RulesReadBody bool
 }
 

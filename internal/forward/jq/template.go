@@ -17,7 +17,7 @@ type Escape int
 const (
 	// EscapeURL percent-encodes every byte but RFC 3986's unreserved ones.
 	EscapeURL Escape = iota + 1
-	// EscapeHeader percent-encodes control bytes, so that the result can stand in an HTTP header.
+	// EscapeHeader percent-encodes control bytes but tab, so that the result can stand in an HTTP header.
 	EscapeHeader
 )
 
@@ -138,6 +138,19 @@ func (t *Template) Prefix() (text string, whole bool) {
 	return t.parts[0].fixed, len(t.parts) == 1 && t.parts[0].program == nil
 }
 
+// Sample returns the text with a stand-in for what each program yields.
+func (t *Template) Sample(standIn string) string {
+	var out strings.Builder
+	for _, p := range t.parts {
+		if p.program != nil {
+			out.WriteString(standIn)
+			continue
+		}
+		out.WriteString(p.fixed)
+	}
+	return out.String()
+}
+
 // UsesInput says whether a part of the template may look at the record's value. It errs on the side of true.
 func (t *Template) UsesInput() bool {
 	return t.any((*Program).UsesInput)
@@ -207,7 +220,7 @@ func (e Escape) write(out *strings.Builder, s string) {
 	const hex = "0123456789ABCDEF"
 	for i := range len(s) {
 		c := s[i]
-		keep := c >= ' ' && c != 0x7f
+		keep := c >= ' ' && c != 0x7f || c == '\t'
 		if e == EscapeURL {
 			keep = wordPart(c) || c == '-' || c == '.' || c == '~'
 		}

@@ -23,7 +23,7 @@ func TestTemplate(t *testing.T) {
 		{`/a/.\("." + .z)`, EscapeURL, "", `could lead elsewhere`},
 		{`/fixed/../x`, EscapeURL, "/fixed/../x", ""},
 		{`-_.~\("-_.~")`, EscapeURL, `-_.~-_.~`, ""},
-		{`\(.ctl)`, EscapeHeader, "a%0D%0AX: y%00%%09", ""},
+		{`\(.ctl)`, EscapeHeader, "a%0D%0AX: y%00%\t", ""},
 		{`\(.parkCode)`, EscapeHeader, "P 1/ä?", ""},
 		{`say "\(.q)" \\ é`, EscapeHeader, `say """ \ é`, ""},
 		{`\" \u00e9`, EscapeHeader, `" é`, ""},
@@ -91,6 +91,9 @@ func TestTemplateQuestions(t *testing.T) {
 			t.Fatal(err)
 		}
 		prefix, whole := tpl.Prefix()
+		if sample := tpl.Sample("x"); strings.Contains(sample, "(") || !strings.HasPrefix(sample, prefix) {
+			t.Errorf("%s: sample %q", src, sample)
+		}
 		if tpl.UsesInput() != want.uses || tpl.Uses("vars") != want.vars || prefix != want.prefix || whole != want.whole {
 			t.Errorf("%s: %v %v %q %v", src, tpl.UsesInput(), tpl.Uses("vars"), prefix, whole)
 		}
