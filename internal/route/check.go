@@ -11,7 +11,7 @@ import (
 func itoa(n int) string { return strconv.Itoa(n) }
 
 // finish fills in the defaults that depend on other fields and reports fields that contradict each other.
-func (p *parser) finish(r *Route, n *node, at string) {
+func (p *parser) finish(r *Route) {
 	if _, set := r.set["http.connect_timeout"]; !set {
 		r.HTTP.ConnectTimeout = min(r.HTTP.ConnectTimeout, r.HTTP.Timeout)
 	}

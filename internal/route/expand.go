@@ -17,7 +17,7 @@ type expansion struct{ reference, value string }
 // Load reads and checks a route file. Its error is a Faults when the file can be read. lookup returns the value of an
 // environment variable, as os.LookupEnv does.
 func Load(path string, lookup func(string) (string, bool)) (*File, error) {
-	data, err := os.ReadFile(path) //nolint:gosec // the operator names the file
+	data, err := os.ReadFile(path)
 	if err != nil {
 		var pathErr *fs.PathError
 		if errors.As(err, &pathErr) {
@@ -115,7 +115,7 @@ func (p *parser) resolve(name, path string) (string, error) {
 	}
 	var b []byte
 	if err == nil {
-		b, err = os.ReadFile(path) //nolint:gosec // the route file names it
+		b, err = os.ReadFile(path)
 	}
 	if err != nil {
 		var pathErr *fs.PathError

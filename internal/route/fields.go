@@ -71,11 +71,11 @@ func routeFields() []field[Route] {
 		},
 		{
 			name: "job_size", doc: "How many new messages share one River job. 1: one job for each.",
-			value: into(integer(1, 1000).withDefault(20), func(r *Route, v int) { r.JobSize = v }),
+			value: into(upTo(1000).withDefault(20), func(r *Route, v int) { r.JobSize = v }),
 		},
 		{
 			name: "concurrency", doc: "How many requests may be in flight, for each forwarder.",
-			value: into(integer(1, 10_000).withDefault(100), func(r *Route, v int) { r.Concurrency = v }),
+			value: into(upTo(10_000).withDefault(100), func(r *Route, v int) { r.Concurrency = v }),
 		},
 		{name: "request", required: true, own: true, doc: "What is sent.", value: group(requestFields()...)},
 		{name: "response", doc: "How an answer is judged.", value: group(responseFields()...)},
@@ -172,7 +172,7 @@ func retryFields() []field[Route] {
 	return []field[Route]{
 		{
 			name: "max_attempts", doc: "How many attempts that count a message has. After the last it has failed.",
-			value: into(integer(1, 1000).withDefault(5), func(r *Route, v int) { r.Retry.MaxAttempts = v }),
+			value: into(upTo(1000).withDefault(5), func(r *Route, v int) { r.Retry.MaxAttempts = v }),
 		},
 		{
 			name: "initial", doc: "The wait after the first attempt.",
@@ -221,7 +221,7 @@ func httpFields() []field[Route] {
 		},
 		{
 			name: "max_idle_conns", doc: "How many idle connections are kept. Default: concurrency.",
-			value: into(integer(1, 10_000), func(r *Route, v int) { r.HTTP.MaxIdleConns = v }),
+			value: into(upTo(10_000), func(r *Route, v int) { r.HTTP.MaxIdleConns = v }),
 		},
 		{name: "http2", later: true},
 		{name: "proxy", later: true},

@@ -81,9 +81,9 @@ func shortText(longest int) typ[string] {
 	return t
 }
 
-const tokenPattern = "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
+const headerPattern = "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 
-var headerToken = regexp.MustCompile(tokenPattern)
+var headerToken = regexp.MustCompile(headerPattern)
 
 // hopByHop are the headers that belong to one connection or that HTTP computes.
 var hopByHop = []string{
@@ -108,8 +108,8 @@ func headerFault(name string) string {
 }
 
 func headerName() typ[string] {
-	t := text(tokenPattern, headerFault)
-	t.schema = func() schema { return orReference(schema{"type": "string", "pattern": tokenPattern}) }
+	t := text(headerPattern, headerFault)
+	t.schema = func() schema { return orReference(schema{"type": "string", "pattern": headerPattern}) }
 	return t
 }
 

@@ -3,6 +3,7 @@ package route_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"reflect"
 	"strings"
@@ -57,7 +58,7 @@ func TestParkingFile(t *testing.T) {
 		in, _ := decode.Format{}.Value([]byte(event))
 		env := jq.NewEnv(nil, jq.EnvOptions{Vars: r.Vars})
 		got, err := r.Request.URL.Expand(t.Context(), in, env)
-		if err != nil || got != want.url || !reflect.DeepEqual(r.Topics, []string{want.topic}) || r.Request.Method != "POST" {
+		if err != nil || got != want.url || !reflect.DeepEqual(r.Topics, []string{want.topic}) || r.Request.Method != http.MethodPost {
 			t.Errorf("%s: %v %s %s, %v", name, r.Topics, r.Request.Method, got, err)
 		}
 		if _, err := url.Parse(got); err != nil {

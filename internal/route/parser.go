@@ -78,7 +78,7 @@ func (p *parser) routes(d document) []*Route {
 			}
 			names[r.Name] = n.get("name")
 		}
-		p.finish(r, n, at)
+		p.finish(r)
 		all = append(all, r)
 	}
 	return all

@@ -219,7 +219,7 @@ func headers() typ[[]HeaderTemplate] {
 			return all, good
 		},
 		schema: func() schema {
-			return schema{"type": "object", "propertyNames": schema{"pattern": tokenPattern}, "additionalProperties": schema{"type": "string"}}
+			return schema{"type": "object", "propertyNames": schema{"pattern": headerPattern}, "additionalProperties": schema{"type": "string"}}
 		},
 	}
 }

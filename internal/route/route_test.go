@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -123,7 +124,7 @@ func TestDefaults(t *testing.T) {
 		r.Decode != (decode.Format{Type: decode.JSON}) || r.JobSize != 20 || r.Concurrency != 100 {
 		t.Errorf("route: %+v", r)
 	}
-	if r.Request.Method != "POST" || r.Request.IdempotencyHeader != "Idempotency-Key" || r.Request.Body != nil || r.Request.Headers != nil {
+	if r.Request.Method != http.MethodPost || r.Request.IdempotencyHeader != "Idempotency-Key" || r.Request.Body != nil || r.Request.Headers != nil {
 		t.Errorf("request: %+v", r.Request)
 	}
 	if want := (route.Response{}); !reflect.DeepEqual(r.Response, want) {
@@ -169,7 +170,7 @@ func TestEverything(t *testing.T) {
 	}); r.HTTP != want {
 		t.Errorf("http: %+v", r.HTTP)
 	}
-	if !reflect.DeepEqual(r.Request.ForwardHeaders, []string{"x-*", "traceparent"}) || r.Request.IdempotencyHeader != "X-Request-Id" || r.Request.Method != "PUT" {
+	if !reflect.DeepEqual(r.Request.ForwardHeaders, []string{"x-*", "traceparent"}) || r.Request.IdempotencyHeader != "X-Request-Id" || r.Request.Method != http.MethodPut {
 		t.Errorf("request: %+v", r.Request)
 	}
 	wantVars := map[string]any{

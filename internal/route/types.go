@@ -143,9 +143,10 @@ func hint(want, s string) string {
 	return ""
 }
 
-func integer(low, high int) typ[int] {
-	t := number(anInteger, low, high, strconv.Atoi, strconv.Itoa)
-	t.schema = func() schema { return orReference(schema{"type": "integer", "minimum": low, "maximum": high}) }
+// upTo is a whole number from 1.
+func upTo(high int) typ[int] {
+	t := number(anInteger, 1, high, strconv.Atoi, strconv.Itoa)
+	t.schema = func() schema { return orReference(schema{"type": "integer", "minimum": 1, "maximum": high}) }
 	return t
 }
 

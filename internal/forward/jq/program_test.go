@@ -270,8 +270,17 @@ func TestText(t *testing.T) {
 		want string
 		ok   bool
 	}{
-		{"", "", true}, {"a", "a", true}, {json.Number("1.10"), "1.10", true}, {7, "7", true}, {1.5, "1.5", true},
-		{big.NewInt(5), "5", true}, {nil, "", false}, {true, "", false}, {[]any{}, "", false}, {map[string]any{}, "", false}, {math.NaN(), "", false},
+		{"", "", true},
+		{"a", "a", true},
+		{json.Number("1.10"), "1.10", true},
+		{7, "7", true},
+		{1.5, "1.5", true},
+		{big.NewInt(5), "5", true},
+		{nil, "", false},
+		{true, "", false},
+		{[]any{}, "", false},
+		{map[string]any{}, "", false},
+		{math.NaN(), "", false},
 	} {
 		if got, ok := Text(c.v); got != c.want || ok != c.ok {
 			t.Errorf("%#v: %q, %v", c.v, got, ok)
