@@ -106,7 +106,7 @@ CREATE TABLE ferry.deliveries (
     CONSTRAINT deliveries_settled_check CHECK (((status = 'pending'::text) = (settled_at IS NULL))),
     CONSTRAINT deliveries_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text])))
 )
-WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='0.1', autovacuum_analyze_scale_factor='0.02');
+WITH (fillfactor='40', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='0.1', autovacuum_analyze_scale_factor='0.02');
 
 COMMENT ON TABLE ferry.deliveries IS 'State of each message''s delivery. Narrow, because it is updated; for people: ferry.message_status.';
 

@@ -34,6 +34,8 @@ type Outcome struct {
 	Forwarder     string           // who did it
 }
 
+var errUnlocked = errors.New("it changed while it was locked")
+
 // Settled is what became of an Outcome.
 type Settled struct {
 	Passed bool  // the job owned the message, which was pending: the outcome stands
@@ -103,7 +105,14 @@ type settling struct {
 }
 
 func (st *settling) run(ctx context.Context, tx pgx.Tx) error {
-	requests, err := st.pass(ctx, tx)
+	for _, i := range st.todo {
+		st.results[i] = Settled{} // the transaction may run again
+	}
+	own, err := st.peel(ctx, tx)
+	if err != nil {
+		return err
+	}
+	requests, err := st.pass(ctx, tx, own)
 	if err != nil || len(requests) == 0 {
 		return err
 	}
@@ -112,9 +121,6 @@ func (st *settling) run(ctx context.Context, tx pgx.Tx) error {
 		if st.results[i].Passed {
 			passed = append(passed, i)
 		}
-	}
-	if err := st.peel(ctx, tx, passed); err != nil {
-		return err
 	}
 	if err := st.attempts(ctx, tx, passed, requests); err != nil {
 		return err
@@ -125,16 +131,53 @@ func (st *settling) run(ctx context.Context, tx pgx.Tx) error {
 	return st.tally(ctx, tx, passed)
 }
 
+// peel makes a job of its own for each message that leaves its group: those that go on, and the failed ones, whose job
+// cancels itself so that River's pages show them. It returns the jobs by message.
+//
+// It locks the messages that the group still owns first, and makes jobs for these alone. pass then writes the job with
+// all else: a second update of each row would fill its page, and would no longer be HOT just when everything fails.
+func (st *settling) peel(ctx context.Context, tx pgx.Tx) (map[int64]int64, error) {
+	var ids, jobIDs []int64
+	at := map[int64]int{}
+	for _, i := range st.todo {
+		if o := &st.outcomes[i]; !o.Own && o.Status != message.StatusDelivered {
+			at[o.MessageID] = i
+			ids, jobIDs = append(ids, o.MessageID), append(jobIDs, o.JobID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil //nolint:nilnil // a nil map is empty
+	}
+	owned, err := st.s.q.DeliveriesLock(ctx, tx, ids, jobIDs)
+	if err != nil {
+		return nil, fmt.Errorf("locking deliveries: %w", err)
+	}
+	jobs := make([]forwardJob, len(owned))
+	for n, id := range owned {
+		o := &st.outcomes[at[id]]
+		jobs[n] = ownJob(id, o.Route, o.Key, o.Bytes, stamp(o.next()).Time)
+	}
+	made, err := st.s.insertJobs(ctx, tx, jobs)
+	if err != nil {
+		return nil, err
+	}
+	own := make(map[int64]int64, len(owned))
+	for n, id := range owned {
+		own[id] = made[n]
+	}
+	return own, nil
+}
+
 // pass is the fence: it changes the deliveries that the jobs own, notes which, and returns the requests made so far.
-func (st *settling) pass(ctx context.Context, tx pgx.Tx) (map[int64]int32, error) {
+func (st *settling) pass(ctx context.Context, tx pgx.Tx, own map[int64]int64) (map[int64]int32, error) {
 	p := storedb.DeliveriesSettleParams{}
 	at := make(map[int64]int, len(st.todo))
 	for _, i := range st.todo {
 		o := &st.outcomes[i]
-		st.results[i] = Settled{} // the transaction may run again
 		at[o.MessageID] = i
 		p.MessageIds = append(p.MessageIds, o.MessageID)
 		p.JobIds = append(p.JobIds, o.JobID)
+		p.NewJobIds = append(p.NewJobIds, own[o.MessageID])
 		p.Statuses = append(p.Statuses, o.Status.String())
 		p.Reasons = append(p.Reasons, o.Reason.String())
 		p.Details = append(p.Details, message.Clean(o.Detail, maxText))
@@ -153,40 +196,15 @@ func (st *settling) pass(ctx context.Context, tx pgx.Tx) (map[int64]int32, error
 	requests := make(map[int64]int32, len(rows))
 	for _, r := range rows {
 		i := at[r.MessageID]
-		st.results[i] = Settled{Passed: true, JobID: st.outcomes[i].JobID}
+		st.results[i] = Settled{Passed: true, JobID: cmp.Or(own[r.MessageID], st.outcomes[i].JobID)}
 		requests[r.MessageID] = r.Requests
 	}
-	return requests, nil
-}
-
-// peel gives messages that leave their group a job of their own: those that go on, and the failed ones, whose job
-// cancels itself so that River's pages show them.
-func (st *settling) peel(ctx context.Context, tx pgx.Tx, passed []int) error {
-	var jobs []forwardJob
-	var peeled []int
-	var ids []int64
-	for _, i := range passed {
-		o := &st.outcomes[i]
-		if o.Own || o.Status == message.StatusDelivered {
-			continue
+	for id := range own {
+		if _, ok := requests[id]; !ok {
+			return nil, fmt.Errorf("settling deliveries: message %d: %w", id, errUnlocked)
 		}
-		peeled, ids = append(peeled, i), append(ids, o.MessageID)
-		jobs = append(jobs, ownJob(o.MessageID, o.Route, o.Key, o.Bytes, o.next()))
 	}
-	if len(jobs) == 0 {
-		return nil
-	}
-	jobIDs, err := st.s.insertJobs(ctx, tx, jobs)
-	if err != nil {
-		return err
-	}
-	if err := st.s.q.DeliveriesMoveJob(ctx, tx, ids, jobIDs); err != nil {
-		return fmt.Errorf("moving messages to their own jobs: %w", err)
-	}
-	for n, i := range peeled {
-		st.results[i].JobID = jobIDs[n]
-	}
-	return nil
+	return requests, nil
 }
 
 func ownJob(id int64, route, key string, bytes int64, at time.Time) forwardJob {

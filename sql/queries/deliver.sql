@@ -13,10 +13,22 @@ WHERE m.id = ANY(@ids::bigint[]);
 -- name: Now :one
 SELECT clock_timestamp()::timestamptz AS now;
 
+-- name: DeliveriesLock :many
+-- The fence for messages that leave their group: those that the job still owns and nobody has settled, locked in order.
+SELECT d.message_id
+FROM ferry.deliveries AS d
+JOIN (
+    SELECT unnest(@message_ids::bigint[]) AS message_id, unnest(@job_ids::bigint[]) AS job_id
+) AS o ON d.message_id = o.message_id AND d.job_id = o.job_id
+WHERE d.status = 'pending'
+ORDER BY d.message_id
+FOR UPDATE OF d;
+
 -- name: DeliveriesSettle :many
 -- The fence: only what the job still owns and nobody has settled. Without a request, what the last one left stays.
 UPDATE ferry.deliveries AS d
-SET status = o.status,
+SET job_id = COALESCE(NULLIF(o.new_job_id, 0), d.job_id),
+    status = o.status,
     reason = NULLIF(o.reason, ''),
     detail = NULLIF(o.detail, ''),
     attempts = d.attempts + o.counted::int,
@@ -30,6 +42,7 @@ FROM (
     SELECT
         unnest(@message_ids::bigint[]) AS message_id,
         unnest(@job_ids::bigint[]) AS job_id,
+        unnest(@new_job_ids::bigint[]) AS new_job_id,
         unnest(@statuses::text[]) AS status,
         unnest(@reasons::text[]) AS reason,
         unnest(@details::text[]) AS detail,

@@ -64,6 +64,38 @@ func (q *Queries) AttemptsInsert(ctx context.Context, db DBTX, arg AttemptsInser
 	return err
 }
 
+const deliveriesLock = `-- name: DeliveriesLock :many
+SELECT d.message_id
+FROM ferry.deliveries AS d
+JOIN (
+    SELECT unnest($1::bigint[]) AS message_id, unnest($2::bigint[]) AS job_id
+) AS o ON d.message_id = o.message_id AND d.job_id = o.job_id
+WHERE d.status = 'pending'
+ORDER BY d.message_id
+FOR UPDATE OF d
+`
+
+// The fence for messages that leave their group: those that the job still owns and nobody has settled, locked in order.
+func (q *Queries) DeliveriesLock(ctx context.Context, db DBTX, messageIds []int64, jobIds []int64) ([]int64, error) {
+	rows, err := db.Query(ctx, deliveriesLock, messageIds, jobIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var message_id int64
+		if err := rows.Scan(&message_id); err != nil {
+			return nil, err
+		}
+		items = append(items, message_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deliveriesMoveJob = `-- name: DeliveriesMoveJob :exec
 UPDATE ferry.deliveries AS d
 SET job_id = n.job_id
@@ -80,7 +112,8 @@ func (q *Queries) DeliveriesMoveJob(ctx context.Context, db DBTX, messageIds []i
 
 const deliveriesSettle = `-- name: DeliveriesSettle :many
 UPDATE ferry.deliveries AS d
-SET status = o.status,
+SET job_id = COALESCE(NULLIF(o.new_job_id, 0), d.job_id),
+    status = o.status,
     reason = NULLIF(o.reason, ''),
     detail = NULLIF(o.detail, ''),
     attempts = d.attempts + o.counted::int,
@@ -94,15 +127,16 @@ FROM (
     SELECT
         unnest($1::bigint[]) AS message_id,
         unnest($2::bigint[]) AS job_id,
-        unnest($3::text[]) AS status,
-        unnest($4::text[]) AS reason,
-        unnest($5::text[]) AS detail,
-        unnest($6::bool[]) AS counted,
-        unnest($7::bool[]) AS requested,
-        unnest($8::int[]) AS http_status,
-        unnest($9::text[]) AS error_code,
-        unnest($10::text[]) AS error,
-        unnest($11::timestamptz[]) AS next_attempt_at
+        unnest($3::bigint[]) AS new_job_id,
+        unnest($4::text[]) AS status,
+        unnest($5::text[]) AS reason,
+        unnest($6::text[]) AS detail,
+        unnest($7::bool[]) AS counted,
+        unnest($8::bool[]) AS requested,
+        unnest($9::int[]) AS http_status,
+        unnest($10::text[]) AS error_code,
+        unnest($11::text[]) AS error,
+        unnest($12::timestamptz[]) AS next_attempt_at
 ) AS o
 WHERE d.message_id = o.message_id AND d.job_id = o.job_id AND d.status = 'pending'
 RETURNING d.message_id, d.requests
@@ -111,6 +145,7 @@ RETURNING d.message_id, d.requests
 type DeliveriesSettleParams struct {
 	MessageIds     []int64
 	JobIds         []int64
+	NewJobIds      []int64
 	Statuses       []string
 	Reasons        []string
 	Details        []string
@@ -132,6 +167,7 @@ func (q *Queries) DeliveriesSettle(ctx context.Context, db DBTX, arg DeliveriesS
 	rows, err := db.Query(ctx, deliveriesSettle,
 		arg.MessageIds,
 		arg.JobIds,
+		arg.NewJobIds,
 		arg.Statuses,
 		arg.Reasons,
 		arg.Details,
