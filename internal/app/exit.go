@@ -63,7 +63,6 @@ func Main(root *cobra.Command) int {
 	defer cancel(nil)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	defer signal.Stop(signals)
 	go func() {
 		cancel(fmt.Errorf("%w: %s", ErrSignal, <-signals))
 		<-signals

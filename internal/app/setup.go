@@ -85,15 +85,15 @@ var errShutdownTimeout = errors.New("FERRY_SHUTDOWN_TIMEOUT passed")
 // that was cut off is only warned about: nothing is lost by it, and the end was asked for.
 func (s *Setup) Finish(ctx context.Context, limit time.Duration) error {
 	err := s.Life.Wait(ctx)
-	if err == nil {
-		s.Log.Info("stopping", "why", context.Cause(ctx).Error())
-	}
 	s.Stop(ctx, limit)
 	return err
 }
 
 // Stop stops everything that was started, within limit.
 func (s *Setup) Stop(ctx context.Context, limit time.Duration) {
+	if ctx.Err() != nil {
+		s.Log.Info("stopping", "why", context.Cause(ctx).Error())
+	}
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, errShutdownTimeout)
 	defer cancel()
 	start := time.Now()

@@ -5,15 +5,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
 	"github.com/ferry-forward/ferry/internal/admin"
@@ -22,9 +26,35 @@ import (
 	"github.com/ferry-forward/ferry/internal/migrate"
 	"github.com/ferry-forward/ferry/internal/route"
 	"github.com/ferry-forward/ferry/internal/store"
+	"github.com/ferry-forward/ferry/internal/testkit/proctest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// hang makes the test binary a process whose stop hangs.
+const hang = "FERRY_TEST_HANG"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(hang) != "" {
+		os.Exit(app.Main(&cobra.Command{Use: "forwarder", RunE: func(cmd *cobra.Command, _ []string) error {
+			fmt.Println("ready") //nolint:forbidigo // the test waits for it
+			<-cmd.Context().Done()
+			fmt.Println(context.Cause(cmd.Context())) //nolint:forbidigo // the test waits for it
+			select {}
+		}}))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := proctest.Start(t, os.Args[0], []string{hang + "=1"})
+	p.WaitLog("ready", 10*time.Second)
+	p.Signal(syscall.SIGTERM)
+	p.WaitLog("stopped by a signal: terminated", 10*time.Second)
+	p.Signal(syscall.SIGINT)
+	if code := p.Wait(10 * time.Second); code != 1 || !strings.Contains(p.Log(), "second signal, ending at once") {
+		t.Errorf("exit %d:\n%s", code, p.Log())
+	}
+}
 
 // output is where a log goes.
 type output struct {

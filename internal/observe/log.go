@@ -123,6 +123,8 @@ func (h *lineHandler) clean(a slog.Attr) slog.Attr {
 			return slog.String(a.Key, scrub(h.redact(v.Error())))
 		case fmt.Stringer:
 			return slog.String(a.Key, scrub(v.String()))
+		case []string:
+			return slog.String(a.Key, scrub(strings.Join(v, ", ")))
 		}
 		return slog.String(a.Key, scrub(fmt.Sprint(a.Value.Any())))
 	case slog.KindBool, slog.KindFloat64, slog.KindInt64, slog.KindUint64, slog.KindLogValuer:
