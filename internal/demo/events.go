@@ -165,15 +165,20 @@ func vehicle(id string) (key string, value []byte) {
 	})
 }
 
-// heartbeat makes the sign of life of a camera.
+// heartbeat makes the sign of life of a camera, with its picture.
 func heartbeat(id string) (key string, value []byte) {
 	park := fmt.Sprintf("P%d", 1+mathrand.IntN(8))
-	dev := fmt.Sprintf("%s-CAM%d", park, 1+mathrand.IntN(4))
+	lane := 1 + mathrand.IntN(4)
+	dev := fmt.Sprintf("%s-CAM%d", park, lane)
+	now := time.Now()
 	return dev, encode(map[string]any{
-		"messageId": id,
-		"parkCode":  park,
-		"devCode":   dev,
-		"passTime":  time.Now().Format(time.DateTime),
+		"messageId":   id,
+		"parkCode":    park,
+		"devCode":     dev,
+		"channelCode": fmt.Sprintf("C%d", lane),
+		"passTime":    now.Format(time.DateTime),
+		"picType":     3,
+		"picUrl":      fmt.Sprintf("jieshun/%s/%s.jpg", now.Format("20060102"), id),
 	})
 }
 
