@@ -102,7 +102,7 @@ func usable(ctx context.Context, bin string) bool {
 	if _, err := os.Stat(filepath.Join(bin, exe("initdb"))); err != nil {
 		return false
 	}
-	out, err := exec.CommandContext(ctx, filepath.Join(bin, exe("postgres")), "--version").Output() //nolint:gosec // see candidates
+	out, err := exec.CommandContext(ctx, filepath.Join(bin, exe("postgres")), "--version").Output()
 	if err != nil {
 		return false
 	}
@@ -165,7 +165,7 @@ func extract(cache, root string) error {
 		return err
 	}
 	return embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
-		Version(fetchVersion).Port(uint32(port)). //nolint:gosec // a port
+		Version(fetchVersion).Port(uint32(port)).
 		CachePath(cache).BinariesPath(root).RuntimePath(filepath.Join(scratch, "run")).DataPath(data).
 		Logger(io.Discard)).Start()
 }

@@ -166,7 +166,7 @@ func (s *Server) startError() error {
 	if bytes.Contains(log, []byte("could not bind IPv4 address")) { // its exit status does not tell
 		return fmt.Errorf("starting postgres: %w:\n%s", errPortTaken, tail(log))
 	}
-	return fmt.Errorf("starting postgres: it ended with %v:\n%s", s.proc.cmd.ProcessState, tail(log)) //nolint:errorlint // a state
+	return fmt.Errorf("starting postgres: it ended with %v:\n%s", s.proc.cmd.ProcessState, tail(log))
 }
 
 func serverArgs(data string, port int, params map[string]string) []string {
@@ -214,7 +214,7 @@ type instance struct {
 func (in instance) prepare(ctx context.Context, dir string, noSync bool) (string, error) {
 	pwFile := filepath.Join(dir, "password")
 	if _, err := os.Stat(filepath.Join(in.data, "PG_VERSION")); err == nil {
-		pw, err := os.ReadFile(pwFile) //nolint:gosec // the caller's directory
+		pw, err := os.ReadFile(pwFile)
 		if err != nil {
 			return "", fmt.Errorf("using the data directory of an earlier server: %w", err)
 		}
@@ -249,13 +249,13 @@ func (in instance) prepare(ctx context.Context, dir string, noSync bool) (string
 		return "", fmt.Errorf("running initdb: %w", context.Cause(ctx))
 	}
 	if !cmd.ProcessState.Success() {
-		return "", fmt.Errorf("running initdb: it ended with %v:\n%s", cmd.ProcessState, tail(out.Bytes())) //nolint:errorlint // a state
+		return "", fmt.Errorf("running initdb: it ended with %v:\n%s", cmd.ProcessState, tail(out.Bytes()))
 	}
 	return password, nil
 }
 
 func (in instance) command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(in.bin, name), args...) //nolint:gosec // a program of Postgres
+	cmd := exec.Command(filepath.Join(in.bin, name), args...)
 	cmd.Dir = in.data
 	// Nothing of the caller's PG… variables, nor its locale.
 	cmd.Env = []string{"PATH=" + in.bin + string(os.PathListSeparator) + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}

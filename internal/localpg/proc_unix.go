@@ -26,7 +26,7 @@ type owner struct {
 // serverOwner picks an unprivileged user when this process is root, whom Postgres refuses.
 func serverOwner() (*owner, error) {
 	if os.Geteuid() != 0 {
-		return &owner{name: "of this process", uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())}, nil //nolint:gosec // ids
+		return &owner{name: "of this process", uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())}, nil
 	}
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)
@@ -139,11 +139,11 @@ func lockDir(dir string, made bool) *os.File {
 		flags |= os.O_CREATE
 	}
 	path := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(path, flags|syscall.O_NOFOLLOW, 0o600) //nolint:gosec // below a directory of ours
+	f, err := os.OpenFile(path, flags|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil { //nolint:gosec // a descriptor
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
 		// A sweep may have removed the directory between our opening the file and locking it.
 		mine, err1 := f.Stat()
 		there, err2 := os.Stat(path)

@@ -29,7 +29,7 @@ func poolConfig(cfg Config) (*pgxpool.Config, error) {
 	}
 	pc.MaxConns = defaultConns
 	if cfg.MaxConns > 0 {
-		pc.MaxConns = int32(min(cfg.MaxConns, 10_000)) //nolint:gosec // bounded
+		pc.MaxConns = int32(min(cfg.MaxConns, 10_000))
 	}
 	cc := pc.ConnConfig
 	cc.RuntimeParams["application_name"] = "ferry"

@@ -14,7 +14,7 @@ func setUserTimeout(network, _ string, c syscall.RawConn) error {
 	}
 	var set error
 	if err := c.Control(func(fd uintptr) {
-		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds())) //nolint:gosec // a descriptor
+		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
 	}); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 // maxGroupBytes bounds the payloads of a group, so that a job's memory is bounded whatever job_size says.
 const maxGroupBytes = 1 << 20
 
-var errJobs = errors.New("River returned other jobs than were inserted")
+var errJobs = errors.New("other jobs came back than were inserted")
 
 // forwardJob is a forward job to insert. The zero time means now.
 type forwardJob struct {

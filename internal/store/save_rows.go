@@ -29,7 +29,7 @@ func (v *saving) insert(ctx context.Context, rows []*row) (map[routeKey]int64, e
 	}
 	for i, r := range rows {
 		rec := r.in.Record
-		p.Ords[i] = int32(i) //nolint:gosec // the size of a batch
+		p.Ords[i] = int32(i)
 		p.Routes[i], p.MessageKeys[i] = r.in.Route, r.key
 		p.Topics[i], p.Partitions[i], p.RecordOffsets[i] = rec.Topic, rec.Partition, rec.Offset
 		p.TopicIds = append(p.TopicIds, uuid(rec.TopicID))

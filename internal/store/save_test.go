@@ -58,19 +58,23 @@ func TestSaveDuplicatesAndConflicts(t *testing.T) {
 	}{
 		"same batch": {
 			[][]rec{{{"k", "1"}, {"k", "1"}, {"k", "2"}, {"k", "2"}, {"j", "1"}}},
-			[][]message.IngestResult{{s, d, c, c, s}}, [][2]int64{{0, 2}, {0, 3}},
+			[][]message.IngestResult{{s, d, c, c, s}},
+			[][2]int64{{0, 2}, {0, 3}},
 		},
 		"other batch": {
 			[][]rec{{{"k", "1"}}, {{"k", "1"}, {"k", "2"}, {"j", "1"}}, {{"k", "1"}, {"j", "2"}}},
-			[][]message.IngestResult{{s}, {d, c, s}, {d, c}}, [][2]int64{{0, 2}, {3, 5}},
+			[][]message.IngestResult{{s}, {d, c, s}, {d, c}},
+			[][2]int64{{0, 2}, {3, 5}},
 		},
 		"null and empty": {
 			[][]rec{{{"k", null}, {"k", null}, {"k", ""}}, {{"k", ""}, {"k", null}}},
-			[][]message.IngestResult{{s, d, c}, {c, d}}, [][2]int64{{0, 2}, {0, 3}},
+			[][]message.IngestResult{{s, d, c}, {c, d}},
+			[][2]int64{{0, 2}, {0, 3}},
 		},
 		"long keys": {
 			[][]rec{{{strings.Repeat("x", 20_000), "1"}, {strings.Repeat("x", 20_001), "1"}, {"a\x00b", "1"}, {"a\xffb", "1"}, {strings.Repeat("x", 20_000), "1"}}},
-			[][]message.IngestResult{{s, s, s, s, d}}, nil,
+			[][]message.IngestResult{{s, s, s, s, d}},
+			nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,15 +157,23 @@ func TestSaveHostileContent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 3)
 	values := [][]byte{
-		nil, {}, []byte("\x00"), []byte(`{"a":"x\u0000y"}`), []byte("\xff\xfe"), bytes.Repeat([]byte("\x00\xff\x01"), 5<<20/3),
+		nil,
+		{},
+		[]byte("\x00"), []byte(`{"a":"x\u0000y"}`), []byte("\xff\xfe"), bytes.Repeat([]byte("\x00\xff\x01"), 5<<20/3),
 		[]byte(strings.Repeat("[", 20_000)), []byte("\xed\xa0\x80"), []byte(`{"n":12345678901234567890,"m":1.10}`),
 	}
 	headers := []message.Header{
-		{Name: "plain", Value: []byte("v")}, {Name: "plain", Value: []byte("again")}, {Name: "null"}, {Name: "empty", Value: []byte{}},
-		{Name: "bin\xff", Value: []byte("\x00\x02\xff")}, {Name: "", Value: []byte("<&>\u2028")}, {Name: "nul\x00", Value: []byte(`"\u0000`)},
+		{Name: "plain", Value: []byte("v")},
+		{Name: "plain", Value: []byte("again")},
+		{Name: "null"},
+		{Name: "empty", Value: []byte{}},
+		{Name: "bin\xff", Value: []byte("\x00\x02\xff")},
+		{Name: "", Value: []byte("<&>\u2028")},
+		{Name: "nul\x00", Value: []byte(`"\u0000`)},
 	}
 	times := []time.Time{
-		{}, time.UnixMilli(0), time.UnixMilli(1), time.UnixMilli(-1), time.Unix(math.MaxInt64/1000, 0), time.UnixMilli(math.MinInt64),
+		{},
+		time.UnixMilli(0), time.UnixMilli(1), time.UnixMilli(-1), time.Unix(math.MaxInt64/1000, 0), time.UnixMilli(math.MinInt64),
 		time.Date(294277, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), time.Date(-5000, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
 	keys := [][]byte{nil, {}, []byte("\x00"), []byte("\xff"), []byte("k"), nil, {}, nil, nil}

@@ -305,7 +305,7 @@ func (st *settling) tally(ctx context.Context, tx pgx.Tx, passed []int) error {
 func slot(forwarder string) int16 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(forwarder))
-	return int16(h.Sum32() % tallySlots) //nolint:gosec // below 16
+	return int16(h.Sum32() % tallySlots)
 }
 
 // attempt returns the attempt, an empty one when no request was made.

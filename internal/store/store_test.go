@@ -1,12 +1,10 @@
 package store_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"github.com/ferry-forward/ferry/internal/message"
@@ -133,14 +131,4 @@ func TestOpen(t *testing.T) {
 	} {
 		f.want("SELECT current_setting('"+name+"')", want)
 	}
-}
-
-func (f *fixture) conn() *pgx.Conn {
-	f.Helper()
-	c, err := pgx.Connect(f.Context(), f.url)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
 }

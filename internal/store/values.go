@@ -33,7 +33,7 @@ func stamp(t time.Time) pgtype.Timestamptz {
 
 func uuid(id message.TopicID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
 
-func int32Of(n int64) int32 { return int32(max(math.MinInt32, min(math.MaxInt32, n))) } //nolint:gosec // bounded
+func int32Of(n int64) int32 { return int32(max(math.MinInt32, min(math.MaxInt32, n))) }
 
 // header is one Kafka header in messages.headers. A name or value that is no text in Postgres's sense stands in the
 // base64 form; a null value has neither.

@@ -50,7 +50,7 @@ func run(ctx context.Context, dir string) error {
 
 // dump runs pg_dump and leaves out what differs from one run or release to the next: comments, settings, \restrict.
 func dump(ctx context.Context, srv *localpg.Server, tables string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(srv.BinDir, "pg_dump"), //nolint:gosec // a program of Postgres
+	cmd := exec.CommandContext(ctx, filepath.Join(srv.BinDir, "pg_dump"),
 		"--schema-only", "--no-owner", "--no-privileges", "--no-tablespaces", "--no-table-access-method", tables, "--dbname", srv.URL)
 	if tables != "--table=ferry.river*" {
 		cmd.Args = append(cmd.Args, "--schema=ferry")
