@@ -21,6 +21,9 @@ type Delivery struct {
 	Requests      int       // all requests, held ones too
 	DueFrom       time.Time // max_age counts from here
 	NextAttemptAt time.Time // zero when nothing was sent yet
+	// OwnSince is when its own job was made, about the time of its first fault (or of its replay); zero while the message
+	// is in a group. A held message waits half of this age.
+	OwnSince time.Time
 }
 
 // Attempt is one request that was sent (or tried to be), as the attempts table keeps it. Error and Response are clean

@@ -57,3 +57,10 @@ type PositionsMovedError struct{ Partitions []TopicPartition }
 func (e *PositionsMovedError) Error() string {
 	return fmt.Sprintf("positions moved under this process: %v", e.Partitions)
 }
+
+// Committed is what a group committed to Kafka for a partition. The metadata tells Ferry's own commits from others.
+type Committed struct {
+	TopicPartition
+	Offset   int64
+	Metadata string
+}

@@ -15,7 +15,7 @@ import (
 	"github.com/ferry-forward/ferry/internal/testkit/proctest"
 )
 
-var binaries proctest.Binaries //nolint:gochecknoglobals // built once for the package's tests
+var binaries proctest.Binaries
 
 func TestMain(m *testing.M) {
 	code := pgtest.Main(m).Run()

@@ -96,7 +96,7 @@ func writeStatus(w io.Writer, s *migrate.State) error {
 	}
 	_, err := fmt.Fprintf(w, "schema version  %d (this binary knows %d; binaries must know at least %d)\nRiver's version %d (this binary brings %d)\npending         %s\n",
 		s.Version, s.Known, s.Mark, s.River, migrate.RiverVersion, pending)
-	return err //nolint:wrapcheck // the caller says what was being done
+	return err
 }
 
 // connect reads the settings and connects to the database, for which it waits awayAfter.

@@ -109,6 +109,20 @@ func TestDepth(t *testing.T) {
 	}
 }
 
+func TestLongNumbers(t *testing.T) {
+	t.Parallel()
+	nines := strings.Repeat("9", 10_000)
+	if v, err := (decode.Format{}).Value([]byte("[" + nines + "]")); err != nil || !reflect.DeepEqual(v, []any{json.Number(nines)}) {
+		t.Errorf("10,000 digits: %v", err)
+	}
+	for _, src := range []string{"[" + nines + "9]", "[-" + nines + "]", "[0." + nines + "]", "[" + strings.Repeat("9", 5<<20) + "]"} {
+		_, err := decode.Format{}.Value([]byte(src))
+		if err == nil || err.Error() != "a number of more than 10000 characters (at byte 1 of the value)" {
+			t.Errorf("%d bytes: %v", len(src), err)
+		}
+	}
+}
+
 func TestWireHeaderStrip(t *testing.T) {
 	t.Parallel()
 	f := decode.Format{Type: decode.JSON, StripWireHeader: true}
@@ -186,7 +200,7 @@ func FuzzJSON(f *testing.F) {
 			}
 			return
 		}
-		strict := !utf8.Valid(b) || bytes.Contains(b, []byte(`\u`)) || hasDepth(b)
+		strict := !utf8.Valid(b) || bytes.Contains(b, []byte(`\u`)) || hasDepth(b) || len(b) > 10_000
 		if !strict && json.Valid(bytes.TrimPrefix(b, []byte("\uFEFF"))) {
 			t.Fatalf("refused %q: %v", b, err)
 		}

@@ -11,6 +11,10 @@ import (
 // maxDepth is how deeply arrays and objects may be nested.
 const maxDepth = 10_000
 
+// maxNumber is how many characters a number may have. Arithmetic on millions of digits takes a minute, which no time
+// limit can interrupt.
+const maxNumber = 10_000
+
 // parser reads one document. The text is copied once, as src; strings without escapes and numbers are parts of it.
 // A method that meets a fault records it and returns; the first one stays.
 type parser struct {
@@ -217,6 +221,10 @@ func (p *parser) number() json.Number {
 			p.take('-')
 		}
 		p.digits()
+	}
+	if p.pos-start > maxNumber {
+		p.pos = start
+		p.fail(fmt.Sprintf("a number of more than %d characters", maxNumber))
 	}
 	return json.Number(p.src[start:p.pos])
 }

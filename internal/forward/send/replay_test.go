@@ -165,7 +165,7 @@ func TestDeadIdleConnectionIsReplaced(t *testing.T) {
 // What an empty request looks like on the wire: not chunked, with a length where servers insist on one.
 func TestEmptyBodyOnTheWire(t *testing.T) {
 	t.Parallel()
-	for method, length := range map[string]string{"POST": "0", "PUT": "0", "PATCH": "0", "GET": "", "DELETE": "", "OPTIONS": ""} {
+	for method, length := range map[string]string{"POST": "0", "PUT": "0", "PATCH": "0", "GET": "", "DELETE": "", "OPTIONS": "", "HEAD": ""} {
 		head := make(chan string, 1)
 		s := serveRaw(t, nil, func(_ int, c net.Conn) {
 			br := bufio.NewReader(c)

@@ -23,9 +23,11 @@ type Judgement struct {
 	Rule    int    // index of the rule that decided, NoRule when none did
 	Detail  string // the rule's own reason, or why a rule could not be evaluated
 
-	Error     string // begins with the error class; a redirect's target; empty when there is nothing to say
-	ErrorCode string // what the route's error_code found
-	Response  string // the beginning of the response body
+	// ErrorClass is why there is no status, or why the body that somebody wants to look at is not whole.
+	ErrorClass message.ErrorClass
+	Error      string // begins with ErrorClass; a redirect's target; empty when there is nothing to say
+	ErrorCode  string // what the route's error_code found
+	Response   string // the beginning of the response body
 
 	// RetryAfter is how long the destination asked to wait, capped; 0: it did not (or for no time). Only of 429 and 503.
 	RetryAfter time.Duration
@@ -42,9 +44,9 @@ func Judge(ctx context.Context, rt *route.Route, resp *send.Response, env *jq.En
 	ctx = context.WithoutCancel(ctx)
 	j := Judgement{
 		Rule:     NoRule,
-		Error:    errorText(&rt.Response, resp),
-		Response: Clean(resp.Body, MaxResponse),
+		Response: excerpt(resp.Body),
 	}
+	j.ErrorClass, j.Error = trouble(&rt.Response, resp)
 	wait, asked := askedToWait(resp)
 	j.RetryAfter = wait
 	if limit := rt.Retry.RetryAfterMax; limit > 0 {
@@ -66,11 +68,11 @@ func (j *Judgement) byRules(ctx context.Context, r *route.Response, input map[st
 		holds, err := rule.When.Truth(ctx, input, env)
 		if err != nil {
 			j.Rule = i
-			j.Detail = Clean(fmt.Sprintf("response rule %d could not be evaluated: %v", i+1, err), MaxDetail)
+			j.Detail = message.Clean(fmt.Sprintf("response rule %d could not be evaluated: %v", i+1, err), MaxDetail)
 			return
 		}
 		if holds {
-			j.Rule, j.Verdict, j.Detail = i, rule.Then, Clean(rule.Reason, MaxDetail)
+			j.Rule, j.Verdict, j.Detail = i, rule.Then, message.Clean(rule.Reason, MaxDetail)
 			return
 		}
 	}
@@ -142,29 +144,30 @@ func errorCode(ctx context.Context, p *jq.Program, input map[string]any, env *jq
 		return ""
 	}
 	if text, ok := jq.Text(v); ok {
-		return Clean(text, MaxErrorCode)
+		return message.Clean(text, MaxErrorCode)
 	}
 	text, err := jq.Marshal(v)
 	if err != nil {
 		return ""
 	}
-	return Clean(text, MaxErrorCode)
+	return message.Clean(string(text), MaxErrorCode)
 }
 
-// errorText says what went wrong beneath the status: why there is none, why the body that somebody wants to look at is
-// not whole, where a redirect leads.
-func errorText(r *route.Response, resp *send.Response) string {
+// trouble says what went wrong beneath the status: why there is none, why the body that somebody wants to look at is not
+// whole, where a redirect leads.
+func trouble(r *route.Response, resp *send.Response) (message.ErrorClass, string) {
+	class, detail := resp.Class, resp.Detail
+	if class == message.ErrNone && ReadsBody(r) {
+		class, detail = resp.BodyClass, resp.BodyDetail
+	}
 	var parts []string
-	switch {
-	case resp.Class != message.ErrNone:
-		parts = append(parts, resp.Class.String()+": "+resp.Detail)
-	case resp.BodyClass != message.ErrNone && ReadsBody(r):
-		parts = append(parts, resp.BodyClass.String()+": "+resp.BodyDetail)
+	if class != message.ErrNone {
+		parts = append(parts, class.String()+": "+detail)
 	}
 	if resp.Location != "" {
 		parts = append(parts, "redirect to "+resp.Location)
 	}
-	return Clean(strings.Join(parts, "; "), MaxError)
+	return class, message.Clean(strings.Join(parts, "; "), MaxError)
 }
 
 func askedToWait(resp *send.Response) (time.Duration, bool) {

@@ -108,9 +108,9 @@ func At(t testing.TB, addr string) *Cluster {
 }
 
 // Main runs a package's tests, stops the real Kafka they started, and then looks for goroutines they left.
-func Main(m *testing.M, opts ...goleak.Option) { goleak.VerifyTestMain(stopping{m}, opts...) }
+func Main(m interface{ Run() int }, opts ...goleak.Option) { goleak.VerifyTestMain(stopping{m}, opts...) }
 
-type stopping struct{ m *testing.M }
+type stopping struct{ m interface{ Run() int } }
 
 func (s stopping) Run() int {
 	code := s.m.Run()
@@ -211,6 +211,7 @@ func (c *Cluster) AddPartitions(t testing.TB, name string, n int32) {
 		t.Fatalf("adding partitions to %s: %v", name, err)
 	}
 	c.waitForPartitions(ctx, t, name, n)
+	c.client.PurgeTopicsFromProducing(name) // else it goes on with the partitions it knows
 }
 
 // DeleteTopic deletes a topic and waits until it is gone.

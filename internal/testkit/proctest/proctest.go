@@ -17,14 +17,17 @@ import (
 	"time"
 )
 
-// Binaries holds built binaries until Clean.
+// Binaries holds built binaries until Clean. The zero value builds with the race detector.
 type Binaries struct {
+	// Plain builds without the race detector, for measuring.
+	Plain bool
+
 	mu   sync.Mutex
 	dir  string
 	done map[string]error
 }
 
-// Path builds cmd/<name> with the race detector, once, and returns the binary's path.
+// Path builds cmd/<name>, once, and returns the binary's path.
 func (b *Binaries) Path(t testing.TB, name string) string {
 	t.Helper()
 	b.mu.Lock()
@@ -39,7 +42,11 @@ func (b *Binaries) Path(t testing.TB, name string) string {
 	path := filepath.Join(b.dir, name)
 	err, built := b.done[name]
 	if !built {
-		cmd := exec.Command("go", "build", "-race", "-o", path, "github.com/ferry-forward/ferry/cmd/"+name) //nolint:gosec // our own packages
+		args := []string{"build", "-o", path, "github.com/ferry-forward/ferry/cmd/" + name}
+		if !b.Plain {
+			args = append([]string{"build", "-race"}, args[1:]...)
+		}
+		cmd := exec.Command("go", args...) //nolint:gosec // our own packages
 		var out []byte
 		if out, err = cmd.CombinedOutput(); err != nil {
 			err = fmt.Errorf("building %s: %w\n%s", name, err, out)

@@ -41,6 +41,8 @@ type Options struct {
 	// Key tells what a request is about. Nil: its Idempotency-Key without the route before the first slash.
 	Key func(*Request) string
 	TLS bool // serve HTTPS, with HTTP/2
+	// IdleTimeout is how long after an answer a connection is closed that brought no other request; 0: never.
+	IdleTimeout time.Duration
 }
 
 // Receiver is the server. All methods are safe for concurrent use.
@@ -106,6 +108,7 @@ func (r *Receiver) Up() {
 	s := &httptest.Server{Listener: l, EnableHTTP2: r.opts.TLS, Config: &http.Server{
 		Handler:           http.HandlerFunc(r.serve),
 		ReadHeaderTimeout: time.Minute,
+		IdleTimeout:       r.opts.IdleTimeout,
 		ErrorLog:          log.New(io.Discard, "", 0),
 		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
 			r.mu.Lock()

@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/ferry-forward/ferry/internal/localpg"
+	"github.com/ferry-forward/ferry/internal/testkit/kafkatest"
+	"github.com/ferry-forward/ferry/internal/testkit/proctest"
+)
+
+// BenchmarkPipeline measures both binaries, Postgres with fsync, kfake and a receiver that answers in 2 ms, all on this
+// machine, with mapped 700-byte messages: from the start of the two binaries to the last outcome stored.
+//
+//	go run ./internal/testkit/services -- go test ./test/e2e -run '^$' -bench Pipeline -benchtime 30000x
+func BenchmarkPipeline(b *testing.B) {
+	plain := &proctest.Binaries{Plain: true}
+	b.Cleanup(plain.Clean)
+	ingester, forwarder := plain.Path(b, "ingester"), plain.Path(b, "forwarder")
+	ctx := context.Background()
+	server, err := localpg.Start(ctx, localpg.Config{Dir: b.TempDir(), Params: map[string]string{"shared_buffers": "512MB", "max_wal_size": "4GB"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(server.Stop)
+	var received atomic.Int64
+	receiver := &http.Server{Addr: "127.0.0.1:" + freePort(b), ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		<-time.After(2 * time.Millisecond)
+		received.Add(1)
+		_, _ = w.Write([]byte(`{"result":0}`))
+	})}
+	go func() { _ = receiver.ListenAndServe() }()
+	b.Cleanup(func() { _ = receiver.Close() })
+
+	c := kafkatest.Fake(b, kfake.NumBrokers(1))
+	topic := c.Topic(b, "bench", 6)
+	filler := strings.Repeat("x", 560)
+	for from := 0; from < b.N; from += 5000 {
+		var records []kafkatest.Record
+		for i := from; i < min(b.N, from+5000); i++ {
+			records = append(records, kafkatest.Record{Partition: int32(i % 6), Value: []byte(fmt.Sprintf(`{"messageId":"m%d","parkCode":"P%d","plate":"B12345","plateCredible":0.854,"inoutType":0,"picUrl":"a/b.jpg","filler":"%s"}`, i, i%50, filler))}) //nolint:gosec // small
+		}
+		c.Produce(b, topic, records...)
+	}
+	e := &benchEnv{b: b, dir: b.TempDir()}
+	routes := e.write(fmt.Sprintf(benchRoutes, topic, receiver.Addr))
+	settings := []string{"FERRY_DATABASE_URL=" + server.URL, "FERRY_ROUTES=" + routes, "FERRY_KAFKA_BROKERS=" + c.Addr,
+		"FERRY_KAFKA_GROUP=bench", "FERRY_ADMIN_ADDR=127.0.0.1:0", "FERRY_LOG_LEVEL=warn"}
+	if _, stderr, code := proctest.Run(b, forwarder, settings, "migrate", "up"); code != 0 {
+		b.Fatal(stderr)
+	}
+	pool, err := pgxpool.New(ctx, server.URL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(pool.Close)
+	e.pool = pool
+	before := e.figures()
+	b.ResetTimer()
+	start := time.Now()
+	in := proctest.Start(b, ingester, settings, "run")
+	fw := proctest.Start(b, forwarder, settings, "run")
+	proctest.Eventually(b, 10*time.Minute, func() error {
+		var n int64
+		if err := pool.QueryRow(ctx, `SELECT coalesce(sum(delivered), 0)::bigint FROM ferry.tallies`).Scan(&n); err != nil || n < int64(b.N) {
+			return fmt.Errorf("%d of %d delivered (%v)", n, b.N, err)
+		}
+		return nil
+	})
+	took := time.Since(start)
+	b.StopTimer()
+	after := e.figures()
+	fw.Term(30 * time.Second)
+	in.Term(30 * time.Second)
+	if got := received.Load(); got < int64(b.N) {
+		b.Errorf("%d requests for %d messages", got, b.N)
+	}
+	n := float64(b.N)
+	b.ReportMetric(n/took.Seconds(), "msg/s")
+	b.ReportMetric(float64(after.transactions-before.transactions)/n, "tx/msg")
+	b.ReportMetric(float64(after.wal-before.wal)/n, "WAL-B/msg")
+	b.ReportMetric(0, "ns/op")
+}
+
+const benchRoutes = `version: 1
+routes:
+  - name: bench
+    topics: [%s]
+    message_key: .messageId
+    request:
+      method: POST
+      url: http://%s/mch/business
+      body: |
+        { park_code: .parkCode, plate_no: .plate, plate_confidence: (.plateCredible * 100 | round | tostring),
+          enter_state: (if .inoutType == 0 then "2" else "1" end), pic_info: [{pic_url: .picUrl}], rest: .filler }
+    response:
+      rules: [{when: '.status == 200 and .body.result == 0', then: delivered}]
+`
+
+type benchEnv struct {
+	b    *testing.B
+	dir  string
+	pool *pgxpool.Pool
+}
+
+type figures struct{ transactions, wal int64 }
+
+func (e *benchEnv) figures() figures {
+	var f figures
+	err := e.pool.QueryRow(context.Background(), `SELECT (SELECT sum(xact_commit)::bigint FROM pg_stat_database), (pg_current_wal_insert_lsn() - '0/0')::bigint`).Scan(&f.transactions, &f.wal)
+	if err != nil {
+		e.b.Fatal(err)
+	}
+	return f
+}
+
+func (e *benchEnv) write(text string) string {
+	path := filepath.Join(e.dir, "routes.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		e.b.Fatal(err)
+	}
+	return path
+}
