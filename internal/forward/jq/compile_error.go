@@ -40,6 +40,7 @@ type words struct {
 	defined map[string]bool // functions and parameters that the program defines itself
 	names   []called        // calls and labels, in the order of the text
 	formats []string
+	terms   []*gojq.Term // calls
 	imports bool
 }
 
@@ -95,6 +96,9 @@ func (w *words) note(node any) {
 			w.names = append(w.names, called{n.Key, "variable not defined: " + n.Key})
 		}
 	case *gojq.Term:
+		if n.Func != nil {
+			w.terms = append(w.terms, n)
+		}
 		if n.Format != "" {
 			w.formats = append(w.formats, n.Format)
 		}

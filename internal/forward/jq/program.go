@@ -54,7 +54,8 @@ func Compile(src string) (*Program, error) {
 			names = append(names, "$"+v.String())
 		}
 	}
-	if p.code, err = gojq.Compile(query, gojq.WithVariables(names)); err != nil {
+	words.guardNumbers()
+	if p.code, err = gojq.Compile(query, gojq.WithVariables(names), gojq.WithFunction(digitsGuard, 0, 0, refuseDigits)); err != nil {
 		return nil, words.compileError(src, err)
 	}
 	return p, nil

@@ -130,6 +130,27 @@ func TestLimitsAndFailures(t *testing.T) {
 	}
 }
 
+// Reading 5 million digits would take a minute, time limit or not.
+func TestLongNumbersInText(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("9", 5<<20)
+	started := time.Now()
+	for _, src := range []string{`tonumber`, `"[\(.)]" | fromjson | .[0] + 1`, `try tonumber catch error`, `[.] | map(tonumber)`, `def f: tonumber; f`} {
+		if v, err := mustCompile(t, src).One(t.Context(), long, nil); err == nil || !strings.Contains(err.Error(), "10000 digits") {
+			t.Errorf("%s: %v, %v", src, v, err)
+		}
+	}
+	if took := time.Since(started); took > 20*time.Second {
+		t.Errorf("took %v", took)
+	}
+	for src, want := range map[string]string{`tonumber + 1`: "2.5", `"{\"a\":\(.)}" | fromjson.a`: "1.5", `def tonumber: "own"; tonumber`: `"own"`, `.? // 0 | tonumber`: "1.5"} {
+		v, err := mustCompile(t, src).One(t.Context(), "1.5", nil)
+		if b, _ := Marshal(v); err != nil || string(b) != want {
+			t.Errorf("%s: %s, %v", src, b, err)
+		}
+	}
+}
+
 func TestCompileErrors(t *testing.T) {
 	t.Parallel()
 	for src, want := range map[string]string{
