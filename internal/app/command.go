@@ -85,7 +85,7 @@ func versionCommand(name string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := BuildVersion(name)
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s (commit %s, %s, %s)\n", name, v.Version, v.Commit, v.Date, v.Go)
-			return err //nolint:wrapcheck // a pipe that is closed
+			return err
 		},
 	}
 }

@@ -67,7 +67,7 @@ func Main(root *cobra.Command) int {
 		cancel(fmt.Errorf("%w: %s", ErrSignal, <-signals))
 		<-signals
 		fmt.Fprintf(os.Stderr, "%s: second signal, ending at once; what was in work is taken up again at the next start\n", root.Name())
-		os.Exit(CodeFinding) //nolint:revive // what a second signal asks for
+		os.Exit(CodeFinding)
 	}()
 	return Code(os.Stderr, root.ExecuteContext(ctx))
 }

@@ -35,9 +35,9 @@ const hang = "FERRY_TEST_HANG"
 func TestMain(m *testing.M) {
 	if os.Getenv(hang) != "" {
 		os.Exit(app.Main(&cobra.Command{Use: "forwarder", RunE: func(cmd *cobra.Command, _ []string) error {
-			fmt.Println("ready") //nolint:forbidigo // the test waits for it
+			fmt.Println("ready")
 			<-cmd.Context().Done()
-			fmt.Println(context.Cause(cmd.Context())) //nolint:forbidigo // the test waits for it
+			fmt.Println(context.Cause(cmd.Context()))
 			select {}
 		}}))
 	}

@@ -104,7 +104,8 @@ func TestLogHidesSecrets(t *testing.T) {
 	for _, secret := range []any{
 		"postgres://u:geheim@h/d?sslmode=x", errors.New("it said s3cret-heim"), errors.New(`Post "https://u:geheim@h/p?token=geheim": refused`),
 		"host=h password=geheim", "host=h password='ge \\' heim geheim'", "https://geheim@h/p",
-		[]string{"https://h/p?token=geheim"}, slog.GroupValue(slog.String("x", "https://h?geheim")),
+		[]string{"https://h/p?token=geheim"},
+		slog.GroupValue(slog.String("x", "https://h?geheim")),
 	} {
 		log.Info("x", "v", secret)
 	}

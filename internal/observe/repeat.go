@@ -111,7 +111,7 @@ func (h *repeatHandler) Handle(ctx context.Context, r slog.Record) error {
 			return nil
 		}
 	}
-	return h.next.Handle(ctx, r) //nolint:wrapcheck // a handler passes on its next one's error
+	return h.next.Handle(ctx, r)
 }
 
 func (h *repeatHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
