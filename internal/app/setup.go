@@ -81,12 +81,16 @@ func Start(ctx context.Context, o SetupOptions) (*Setup, error) {
 // errShutdownTimeout is the cause when a whole stop takes too long.
 var errShutdownTimeout = errors.New("FERRY_SHUTDOWN_TIMEOUT passed")
 
-// Finish waits until ctx is done or a part fails, then stops everything within limit, and returns what failed. A stop
-// that was cut off is only warned about: nothing is lost by it, and the end was asked for.
+// Finish waits until ctx is done or a part fails, then stops everything within limit, and returns what failed, as a
+// finding unless the part decided otherwise. A stop that was cut off is only warned about: nothing is lost by it, and the end was asked for.
 func (s *Setup) Finish(ctx context.Context, limit time.Duration) error {
 	err := s.Life.Wait(ctx)
 	s.Stop(ctx, limit)
-	return err
+	var decided *ExitError
+	if err == nil || errors.As(err, &decided) {
+		return err
+	}
+	return Finding(err)
 }
 
 // Stop stops everything that was started, within limit.

@@ -206,7 +206,7 @@ func TestFinishTellsWhatFailed(t *testing.T) {
 	s, _ := start(t)
 	fatal := errors.New("fenced")
 	s.Life.Go(t.Context(), "ingest", time.Second, func(context.Context) error { return fatal })
-	if err := s.Finish(t.Context(), 10*time.Second); !errors.Is(err, fatal) {
+	if err := s.Finish(t.Context(), 10*time.Second); !errors.Is(err, fatal) || app.Code(io.Discard, err) != 1 {
 		t.Errorf("got %v", err)
 	}
 }
