@@ -14,8 +14,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"go.uber.org/goleak"
 
+	"github.com/ferry-forward/ferry/internal/message"
+	"github.com/ferry-forward/ferry/internal/store"
 	"github.com/ferry-forward/ferry/internal/testkit/kafkatest"
 	"github.com/ferry-forward/ferry/internal/testkit/pgtest"
 	"github.com/ferry-forward/ferry/internal/testkit/proctest"
@@ -24,13 +25,16 @@ import (
 
 var binaries proctest.Binaries //nolint:gochecknoglobals // built once for the package's tests
 
-func TestMain(m *testing.M) {
-	kafkatest.Main(m, goleak.Cleanup(func(code int) {
-		binaries.Clean()
-		pgtest.Stop()
-		os.Exit(code)
-	}))
+type stopping struct{ *testing.M }
+
+func (s stopping) Run() int {
+	code := s.M.Run()
+	binaries.Clean()
+	pgtest.Stop()
+	return code
 }
+
+func TestMain(m *testing.M) { kafkatest.Main(stopping{m}) }
 
 // patience bounds every wait that needs no rescue; rescuePatience those that do: leases, River's rounds of 30 s and the
 // time of a job add up to less than 90 s by default.
@@ -240,4 +244,32 @@ func get(url string) (int, string) {
 			return resp.StatusCode, b.String()
 		}
 	}
+}
+
+// save stores messages m<from>… of route events without Kafka and ingester, as one batch.
+func (e *env) save(from int, values ...string) {
+	e.t.Helper()
+	s, err := store.Open(context.Background(), store.Config{URL: e.db, JobSizes: map[string]int{"events": 20}})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer s.Close()
+	tp := message.TopicPartition{Topic: "events"}
+	b := &message.Batch{Group: e.group, Advances: []message.Advance{{TopicPartition: tp, From: int64(from), To: int64(from + len(values))}}}
+	for i, v := range values {
+		b.Incoming = append(b.Incoming, message.Incoming{Route: "events", Key: fmt.Sprintf("m%d", from+i), Result: message.IngestStored,
+			Record: &message.Record{Position: message.Position{TopicPartition: tp, Offset: int64(from + i)}, Value: []byte(v)}})
+	}
+	if _, err := s.Save(context.Background(), b); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// values returns n small JSON payloads.
+func values(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf(`{"id":"m%d"}`, i)
+	}
+	return out
 }

@@ -67,7 +67,7 @@ func TestAnswersByScript(t *testing.T) {
 			t.Errorf("%v", n)
 		}
 		last := r.ByKey()["a b"][3]
-		if last.Nth != 4 || last.N != 4 || string(last.Body) != "body" || last.Path != "/p" || last.Query != "q=1" || last.Method != "POST" ||
+		if last.Nth != 4 || last.N != 4 || string(last.Body) != "body" || last.Path != "/p" || last.Query != "q=1" || last.Method != http.MethodPost ||
 			last.At.IsZero() || last.Conn == 0 || last.Length != 4 {
 			t.Errorf("%+v", last)
 		}
