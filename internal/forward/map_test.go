@@ -41,29 +41,43 @@ func TestRequest(t *testing.T) {
 		"defaults": {"", `{}`, `{}`, "/in", map[string]string{
 			"Content-Type": "application/json", "User-Agent": "ferry/1.2.3", "Idempotency-Key": "r/k-1", "Accept-Encoding": "gzip",
 		}},
-		"numbers as written": {"request: {url: URL/in, body: '{a, b, c, d}'}",
+		"numbers as written": {
+			"request: {url: URL/in, body: '{a, b, c, d}'}",
 			`{"a":1.10,"b":1e2,"c":12345678901234567890,"d":9007199254740993}`,
-			`{"a":1.10,"b":1e2,"c":12345678901234567890,"d":9007199254740993}`, "/in", nil},
+			`{"a":1.10,"b":1e2,"c":12345678901234567890,"d":9007199254740993}`, "/in", nil,
+		},
 		"no HTML escapes": {deep, `{"a":"<>&"}`, `"<>&"`, "/in", nil},
 		"escaped NUL":     {deep, `{"a":"x\u0000y"}`, `"x\u0000y"`, "/in", nil},
 		"null body":       {deep, `{}`, `null`, "/in", nil},
-		"url and headers": {`request: {url: 'URL/lots/\(.park)/events?key=\($key)', headers: {X-Park: '\(.park)', Content-Type: text/x, User-Agent: mine}}`,
-			`{"park":"a/b 粤"}`, `{"park":"a/b 粤"}`, "/lots/a%2Fb%20%E7%B2%A4/events", map[string]string{
+		"url and headers": {
+			`request: {url: 'URL/lots/\(.park)/events?key=\($key)', headers: {X-Park: '\(.park)', Content-Type: text/x, User-Agent: mine}}`,
+			`{"park":"a/b 粤"}`, `{"park":"a/b 粤"}`, "/lots/a%2Fb%20%E7%B2%A4/events",
+			map[string]string{
 				"X-Park": "a/b 粤", "Content-Type": "text/x", "User-Agent": "mine",
-			}},
-		"control bytes in a header": {`request: {url: URL/in, headers: {X-A: '\(.a)'}}`, `{"a":"x\u0002\r\ny\u0000"}`,
-			`{"a":"x\u0002\r\ny\u0000"}`, "/in", map[string]string{"X-A": "x%02%0D%0Ay%00"}},
+			},
+		},
+		"control bytes in a header": {
+			`request: {url: URL/in, headers: {X-A: '\(.a)'}}`, `{"a":"x\u0002\r\ny\u0000"}`,
+			`{"a":"x\u0002\r\ny\u0000"}`, "/in",
+			map[string]string{"X-A": "x%02%0D%0Ay%00"},
+		},
 		"text":  {"decode: text\nrequest: {url: URL/in}", "hello", "hello", "/in", map[string]string{"Content-Type": "text/plain; charset=utf-8"}},
 		"bytes": {"decode: bytes\nrequest: {url: URL/in}", "\xff", "\xff", "/in", map[string]string{"Content-Type": "application/octet-stream"}},
-		"bytes, mapped": {"decode: bytes\nrequest: {url: URL/in, body: '{data: .}'}", "\xff", `{"data":"/w=="}`, "/in",
-			map[string]string{"Content-Type": "application/json"}},
-		"another key header": {"request: {url: URL/in, idempotency_header: X-Request-Id}", "{}", "{}", "/in",
-			map[string]string{"X-Request-Id": "r/k-1", "Idempotency-Key": "-"}},
+		"bytes, mapped": {
+			"decode: bytes\nrequest: {url: URL/in, body: '{data: .}'}", "\xff", `{"data":"/w=="}`, "/in",
+			map[string]string{"Content-Type": "application/json"},
+		},
+		"another key header": {
+			"request: {url: URL/in, idempotency_header: X-Request-Id}", "{}", "{}", "/in",
+			map[string]string{"X-Request-Id": "r/k-1", "Idempotency-Key": "-"},
+		},
 		"nothing is sent with GET": {`request: {method: GET, url: 'URL/\(.id)'}`, `{"id":7}`, "", "/7", map[string]string{"Content-Type": "-"}},
 		"but what is mapped":       {`request: {method: GET, url: URL/in, body: '{q: .id}'}`, `{"id":7}`, `{"q":7}`, "/in", nil},
 		"variables":                {`request: {url: URL/in, body: '[$route, $message_key, $attempt, $topic, $partition, $offset]'}`, `{}`, `["r","k-1",1,"t",3,42]`, "/in", nil},
-		"undecodable but not looked at": {`request: {url: 'URL/\($topic)', headers: {X-K: '\($message_key)'}}`, "\xff{", "\xff{", "/t",
-			map[string]string{"X-K": "k-1"}},
+		"undecodable but not looked at": {
+			`request: {url: 'URL/\($topic)', headers: {X-K: '\($message_key)'}}`, "\xff{", "\xff{", "/t",
+			map[string]string{"X-K": "k-1"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -171,9 +185,23 @@ func TestForwardHeaders(t *testing.T) {
 	g := newRig(t, `request: {url: URL/in, forward_headers: ["x-*", "*-id", traceparent, "[hc]*", "?e"], headers: {X-Fixed: ours}}`)
 	m := record("{}")
 	for _, h := range []struct{ name, value string }{
-		{"x-a", "1"}, {"X-A", "2"}, {"X-CONTROL", "a\x02b\r\nc"}, {"x-binary", "\xff"}, {"x-empty", ""}, {"x-fixed", "theirs"},
-		{"x bad", "1"}, {"x-bad\n", "1"}, {"", "1"}, {"other", "1"}, {"trace-id", "7"}, {"TraceParent", "00-1"},
-		{"Host", "evil"}, {"content-length", "999"}, {"Connection", "close"}, {"TE", "trailers"}, {"content-type", "text/x"},
+		{"x-a", "1"},
+		{"X-A", "2"},
+		{"X-CONTROL", "a\x02b\r\nc"},
+		{"x-binary", "\xff"},
+		{"x-empty", ""},
+		{"x-fixed", "theirs"},
+		{"x bad", "1"},
+		{"x-bad\n", "1"},
+		{"", "1"},
+		{"other", "1"},
+		{"trace-id", "7"},
+		{"TraceParent", "00-1"},
+		{"Host", "evil"},
+		{"content-length", "999"},
+		{"Connection", "close"},
+		{"TE", "trailers"},
+		{"content-type", "text/x"},
 	} {
 		m.Headers = append(m.Headers, message.Header{Name: h.name, Value: []byte(h.value)})
 	}

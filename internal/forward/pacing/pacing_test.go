@@ -110,7 +110,7 @@ func TestAfterHold(t *testing.T) {
 // Whatever the settings, a wait is never negative, and what was asked for is never undercut.
 func TestNeverNegative(t *testing.T) {
 	t.Parallel()
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test that repeats
+	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		retry := route.Retry{
 			Initial: time.Duration(r.Int64()), Max: time.Duration(r.Int64()),

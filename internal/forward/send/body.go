@@ -26,10 +26,8 @@ const (
 
 var errTooLarge = errors.New("the body is longer than http.max_response_bytes")
 
-// readBody reads the body under its limits, notes why it is not whole when it is not, and closes it: after its end the
-// connection is used again, before it HTTP/1 closes it.
+// readBody reads the body under its limits and notes why it is not whole when it is not.
 func (c *Client) readBody(ctx context.Context, cancel context.CancelCauseFunc, res *http.Response, out *Response) {
-	defer func() { _ = res.Body.Close() }()
 	keep := c.cfg.MaxResponseBytes
 	if !c.cfg.ReadBody {
 		keep = min(keep, excerptBytes)

@@ -135,6 +135,8 @@ func (c *Client) Do(ctx context.Context, req *Request) *Response {
 		f := faultOf(ctx, x, err)
 		out.Class, out.Detail, out.Reached = f.class, f.detail, x.sent()
 	} else {
+		// Closed after its end, the connection is used again; before it, HTTP/1 closes it.
+		defer func() { _ = res.Body.Close() }()
 		out.Reached = true
 		out.Status, out.Header, out.Location = res.StatusCode, res.Header, location(res)
 		c.readBody(ctx, cancel, res, out)

@@ -53,7 +53,7 @@ func TestFaults(t *testing.T) {
 	secure := receivertest.New(t, receivertest.Options{TLS: true})
 	old := secure.ClientTLS()
 	old.Time = func() time.Time { return time.Now().AddDate(200, 0, 0) }
-	skip := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // it must have no effect
+	skip := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
 
 	noTimeout := func(*Config) {}
 	for name, c := range map[string]struct {
@@ -73,16 +73,22 @@ func TestFaults(t *testing.T) {
 			return ctx.Err()
 		}), message.ErrConnect, false, "no connection within 100ms (http.connect_timeout)"},
 		"connect fails": {"http://h/", dialing(func(context.Context) error { return errNobody }), message.ErrConnect, false, "nobody"},
-		"tls never answers": {"https://" + silent.addr(), func(cfg *Config) { cfg.ConnectTimeout = 100 * time.Millisecond },
-			message.ErrTLS, false, "no connection within 100ms"},
+		"tls never answers": {
+			"https://" + silent.addr(), func(cfg *Config) { cfg.ConnectTimeout = 100 * time.Millisecond },
+			message.ErrTLS, false, "no connection within 100ms",
+		},
 		"tls to a plain server":         {"https://u:s3cret@" + plain.Addr(), noTimeout, message.ErrTLS, false, ""},
 		"unknown authority":             {secure.URL() + "/?token=s3cret", noTimeout, message.ErrTLS, false, "certificate"},
 		"expired":                       {secure.URL(), func(cfg *Config) { cfg.TLS = old }, message.ErrTLS, false, "expired"},
 		"verification is never skipped": {secure.URL(), func(cfg *Config) { cfg.TLS = skip }, message.ErrTLS, false, "certificate"},
-		"wrong name": {strings.Replace(secure.URL(), "127.0.0.1", "localhost", 1), func(cfg *Config) { cfg.TLS = secure.ClientTLS() },
-			message.ErrTLS, false, "localhost"},
-		"timeout": {"http://u:s3cret@" + silent.addr() + "/?token=s3cret", func(cfg *Config) { cfg.Timeout = 100 * time.Millisecond },
-			message.ErrTimeout, true, "no whole answer within 100ms (http.timeout)"},
+		"wrong name": {
+			strings.Replace(secure.URL(), "127.0.0.1", "localhost", 1), func(cfg *Config) { cfg.TLS = secure.ClientTLS() },
+			message.ErrTLS, false, "localhost",
+		},
+		"timeout": {
+			"http://u:s3cret@" + silent.addr() + "/?token=s3cret", func(cfg *Config) { cfg.Timeout = 100 * time.Millisecond },
+			message.ErrTimeout, true, "no whole answer within 100ms (http.timeout)",
+		},
 		"timeout before a connection": {"http://h/", func(cfg *Config) {
 			cfg.Timeout = 50 * time.Millisecond
 			cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }
@@ -90,10 +96,14 @@ func TestFaults(t *testing.T) {
 		"dropped":       {"http://u:s3cret@" + dropping.addr() + "/?token=s3cret", noTimeout, message.ErrReset, true, "closed the connection"},
 		"reset":         {"http://u:s3cret@" + resetting.addr() + "/?token=s3cret", noTimeout, message.ErrReset, true, "reset by peer"},
 		"proxy refused": {"https://h/?token=s3cret", proxied("http://u:s3cret@" + closedPort(t)), message.ErrConnect, false, "proxy"},
-		"proxy wants a password": {"https://h/", proxied(proxyServer(t, "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")),
-			message.ErrConnect, false, "Proxy Authentication Required"},
-		"proxy then no tls": {"https://h/", proxied(proxyServer(t, "HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 400 Bad Request\r\n\r\n")),
-			message.ErrTLS, false, ""},
+		"proxy wants a password": {
+			"https://h/", proxied(proxyServer(t, "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")),
+			message.ErrConnect, false, "Proxy Authentication Required",
+		},
+		"proxy then no tls": {
+			"https://h/", proxied(proxyServer(t, "HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 400 Bad Request\r\n\r\n")),
+			message.ErrTLS, false, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

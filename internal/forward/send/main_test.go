@@ -149,12 +149,6 @@ func (w *wire) all() []*http.Request {
 	return slices.Clone(w.seen)
 }
 
-func (w *wire) last() *http.Request {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.seen[len(w.seen)-1]
-}
-
 const ok200 = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 func write(c net.Conn, s string) bool {

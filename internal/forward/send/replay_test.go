@@ -15,8 +15,15 @@ import (
 
 // Every method with and without a body, both idempotency headers set: what net/http would gladly send again.
 var shapes = []struct{ method, body string }{
-	{"POST", `{"a":1}`}, {"POST", strings.Repeat("x", 100_000)}, {"POST", ""}, {"PUT", ""}, {"PATCH", "x"}, {"DELETE", ""},
-	{"GET", ""}, {"GET", "x"}, {"OPTIONS", ""},
+	{"POST", `{"a":1}`},
+	{"POST", strings.Repeat("x", 100_000)},
+	{"POST", ""},
+	{"PUT", ""},
+	{"PATCH", "x"},
+	{"DELETE", ""},
+	{"GET", ""},
+	{"GET", "x"},
+	{"OPTIONS", ""},
 }
 
 // One Do is at most one request on the wire, in whatever moment a kept connection breaks.

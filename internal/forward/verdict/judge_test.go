@@ -211,8 +211,14 @@ func TestAskedToWait(t *testing.T) {
 		value  string
 		want   time.Duration
 	}{
-		{429, "3", 3 * time.Second}, {503, "3", 3 * time.Second}, {503, "99999999999999", time.Hour}, {429, "soon", 0},
-		{500, "3", 0}, {200, "3", 0}, {301, "3", 0}, {429, "0", 0},
+		{429, "3", 3 * time.Second},
+		{503, "3", 3 * time.Second},
+		{503, "99999999999999", time.Hour},
+		{429, "soon", 0},
+		{500, "3", 0},
+		{200, "3", 0},
+		{301, "3", 0},
+		{429, "0", 0},
 	} {
 		if got := judge(routeWith(t, "", ""), with(answer(c.status, ""), "Retry-After", c.value)).RetryAfter; got != c.want {
 			t.Errorf("%d with %q: %s, want %s", c.status, c.value, got, c.want)
