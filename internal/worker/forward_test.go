@@ -28,6 +28,9 @@ func TestGroupEndsInEveryWay(t *testing.T) {
 			if d.Requests == 0 {
 				return retryIn(30 * time.Millisecond)
 			}
+			if d.OwnSince.IsZero() {
+				return failed(message.Rejected, message.Reject, 400) // a hold could not tell how long the trouble has lasted
+			}
 			return delivered()
 		case "k2":
 			return holdFor(time.Hour)

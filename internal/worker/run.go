@@ -159,7 +159,9 @@ func (r *run) own(ctx context.Context, loaded *store.Loaded) error {
 	if err := r.lane.permit(wait); err != nil {
 		return r.giveBack()
 	}
-	res, settled := r.deliver(ctx, item)
+	mine := *item // the loaded one may be another run's too
+	mine.OwnSince = r.job.CreatedAt
+	res, settled := r.deliver(ctx, &mine)
 	return r.ownResult(res, settled)
 }
 
