@@ -106,10 +106,12 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// A bomb costs no memory, and an endless run of empty gzip members, which never yields a byte, no time.
+// A bomb costs no memory, and an endless run of empty gzip members, which never yields a byte, no time. Not parallel: it
+// measures what the process allocates.
+//
+//nolint:paralleltest // see above
 func TestGzipBomb(t *testing.T) {
-	t.Parallel()
-	bomb := zipped(make([]byte, 64<<20))
+	bomb := zipped(make([]byte, 16<<20))
 	members := strings.Repeat(zipped(nil), 1000)
 	endless := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -129,7 +131,7 @@ func TestGzipBomb(t *testing.T) {
 		if got.Status != 200 || got.BodyClass != message.ErrTooLarge || got.Duration > 5*time.Second {
 			t.Errorf("%s: %d %q after %s", name, got.Status, got.BodyClass, got.Duration)
 		}
-		if used := after.TotalAlloc - before.TotalAlloc; used > 32<<20 {
+		if used := after.TotalAlloc - before.TotalAlloc; used > 8<<20 {
 			t.Errorf("%s: %d bytes allocated", name, used)
 		}
 	}
