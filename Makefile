@@ -61,11 +61,11 @@ lint-go:
 .PHONY: lint-generated
 lint-generated:
 	@copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
-	git ls-files -z -co --exclude-standard | xargs -0 -I{} sh -c 'test ! -e "$$1" || echo "$$1"' _ {} | tar -cf - -T - | tar -xf - -C "$$copy"; \
+	git ls-files -z -co --exclude-standard | tar --null --ignore-failed-read -cf - -T - | tar -xf - -C "$$copy"; \
 	$(MAKE) -C "$$copy" generate; \
-	git ls-files -co --exclude-standard | while IFS= read -r f; do \
-		test ! -e "$$f" || cmp -s "$$f" "$$copy/$$f" || { diff -u "$$f" "$$copy/$$f" | head -n 40; echo "$$f is not current: run make generate" >&2; exit 1; }; \
-	done
+	stale=$$(cd "$$copy" && find . -type f | while IFS= read -r f; do cmp -s "$$f" "$(CURDIR)/$$f" || echo "$$f"; done); \
+	if [[ -n $$stale ]]; then printf 'not current, run make generate and commit:\n%s\n' "$$stale" >&2; \
+		diff -u "$$(head -n 1 <<<"$$stale")" "$$copy/$$(head -n 1 <<<"$$stale")" | head -n 40; exit 1; fi
 
 .PHONY: lint-mod
 lint-mod:
