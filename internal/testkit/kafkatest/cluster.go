@@ -108,7 +108,9 @@ func At(t testing.TB, addr string) *Cluster {
 }
 
 // Main runs a package's tests, stops the real Kafka they started, and then looks for goroutines they left.
-func Main(m interface{ Run() int }, opts ...goleak.Option) { goleak.VerifyTestMain(stopping{m}, opts...) }
+func Main(m interface{ Run() int }, opts ...goleak.Option) {
+	goleak.VerifyTestMain(stopping{m}, opts...)
+}
 
 type stopping struct{ m interface{ Run() int } }
 
