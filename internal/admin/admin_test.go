@@ -125,6 +125,29 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
+func TestPartWithSeveralReporters(t *testing.T) {
+	t.Parallel()
+	parts := admin.NewParts(nil, admin.Database)
+	for _, c := range []struct {
+		reporter string
+		ok       bool
+		why      string
+		want     admin.State
+	}{
+		{"watch", true, "", admin.State{OK: true}},
+		{"ingest", false, "it takes no writes", admin.State{Why: "it takes no writes"}},
+		{"watch", true, "", admin.State{Why: "it takes no writes"}},
+		{"watch", false, "away", admin.State{Why: "away; it takes no writes"}},
+		{"ingest", true, "", admin.State{Why: "away"}},
+		{"watch", true, "", admin.State{OK: true}},
+	} {
+		parts.Report(admin.Database, c.reporter, c.ok, c.why)
+		if got := parts.Readiness().Parts[admin.Database]; got != c.want {
+			t.Errorf("after %s %v %q: %+v", c.reporter, c.ok, c.why, got)
+		}
+	}
+}
+
 func TestPartsFromSeveralGoroutines(t *testing.T) {
 	t.Parallel()
 	parts := admin.NewParts(func(admin.Part, admin.State) {}, admin.Kafka)

@@ -3,6 +3,7 @@ package admin
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -35,12 +36,13 @@ type Parts struct {
 	changed func(Part, State)
 	mu      sync.Mutex
 	states  map[Part]State
+	faults  map[Part]map[string]string // part → who sees something wrong with it → why
 }
 
 // NewParts declares the parts of a process, none of them ready. Changed, which may be nil, is called, one call at a
 // time, when a part becomes ready, is not ready any more, or is not ready for another reason; it must not call Parts.
 func NewParts(changed func(Part, State), parts ...Part) *Parts {
-	p := &Parts{changed: changed, states: make(map[Part]State, len(parts))}
+	p := &Parts{changed: changed, states: make(map[Part]State, len(parts)), faults: map[Part]map[string]string{}}
 	for _, part := range parts {
 		p.states[part] = State{Why: "starting"}
 	}
@@ -48,13 +50,24 @@ func NewParts(changed func(Part, State), parts ...Part) *Parts {
 }
 
 // Set says how a part is. A part that was not declared is added.
-func (p *Parts) Set(part Part, ok bool, why string) {
-	state := State{OK: ok, Why: why}
-	if ok {
-		state.Why = ""
-	}
+func (p *Parts) Set(part Part, ok bool, why string) { p.Report(part, "", ok, why) }
+
+// Report says how a part is in the eyes of one of several reporters. The part is ready when none of those who reported
+// sees anything wrong.
+func (p *Parts) Report(part Part, reporter string, ok bool, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	faults := p.faults[part]
+	if faults == nil {
+		faults = map[string]string{}
+		p.faults[part] = faults
+	}
+	if ok {
+		delete(faults, reporter)
+	} else {
+		faults[reporter] = why
+	}
+	state := State{OK: len(faults) == 0, Why: strings.Join(slices.Compact(slices.Sorted(maps.Values(faults))), "; ")}
 	if old, found := p.states[part]; found && old == state {
 		return
 	}

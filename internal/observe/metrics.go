@@ -30,6 +30,7 @@ type Metrics struct {
 	ingestBatch   prometheus.Histogram
 	ingestLag     *prometheus.GaugeVec
 	keyFallback   *prometheus.CounterVec
+	filterErrors  *prometheus.CounterVec
 	rewinds       prometheus.Counter
 
 	attempts    *prometheus.CounterVec
@@ -60,6 +61,7 @@ func NewMetrics(o MetricsOptions) *Metrics {
 		ingestLag: gauges("ferry_ingest_lag", "Records from the group's position to the partition's end.", "topic", "partition"),
 		keyFallback: counters("ferry_key_fallback_total",
 			"Records whose message_key gave nothing usable, so that their position is their key.", "route"),
+		filterErrors: counters("ferry_filter_errors_total", "Records whose filter did not evaluate, so that they were stored.", "route"),
 		rewinds: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ferry_position_rewinds_total", Help: "Partitions read again from an earlier position, since the database stood there.",
 		}),
@@ -97,7 +99,7 @@ func histograms(name, help string, buckets []float64) *prometheus.HistogramVec {
 
 // ServeIngest adds the ingester's series to what is served.
 func (m *Metrics) ServeIngest() {
-	m.registry.MustRegister(m.ingestRecords, m.ingestBatch, m.ingestLag, m.keyFallback, m.rewinds)
+	m.registry.MustRegister(m.ingestRecords, m.ingestBatch, m.ingestLag, m.keyFallback, m.filterErrors, m.rewinds)
 	for _, topic := range m.options.Topics {
 		for _, result := range message.IngestResults() {
 			m.ingestRecords.WithLabelValues(topic, result.String())
@@ -105,6 +107,7 @@ func (m *Metrics) ServeIngest() {
 	}
 	for _, route := range m.options.Routes {
 		m.keyFallback.WithLabelValues(route)
+		m.filterErrors.WithLabelValues(route)
 	}
 }
 
@@ -173,6 +176,9 @@ func (m *Metrics) IngestGone(topic string, partition int32) {
 
 // KeyFallback counts one record that got its position as key.
 func (m *Metrics) KeyFallback(route string) { m.keyFallback.WithLabelValues(route).Inc() }
+
+// FilterError counts one record that was stored because its filter did not evaluate.
+func (m *Metrics) FilterError(route string) { m.filterErrors.WithLabelValues(route).Inc() }
 
 // PositionRewind counts one partition that is read again.
 func (m *Metrics) PositionRewind() { m.rewinds.Inc() }

@@ -84,6 +84,7 @@ func TestMetricsCount(t *testing.T) {
 	m.IngestLag("t", 2, 6)
 	m.IngestGone("t", 2)
 	m.KeyFallback("a")
+	m.FilterError("a")
 	m.PositionRewind()
 	for _, code := range []string{"200", "999", "099", "timeout", "", "evil\nlabel"} {
 		m.Attempt("a", message.Delivered, code)
@@ -95,7 +96,7 @@ func TestMetricsCount(t *testing.T) {
 	_, body := scrape(t, m, "")
 	wantLines(t, body,
 		`ferry_ingest_records_total{result="stored",topic="t"} 3`, `ferry_ingest_batch_seconds_bucket{le="0.025"} 1`,
-		`ferry_ingest_lag{partition="1",topic="t"} 5`, `ferry_key_fallback_total{route="a"} 1`, `ferry_position_rewinds_total 1`,
+		`ferry_ingest_lag{partition="1",topic="t"} 5`, `ferry_key_fallback_total{route="a"} 1`, `ferry_filter_errors_total{route="a"} 1`, `ferry_position_rewinds_total 1`,
 		`ferry_attempts_total{code="200",route="a",verdict="delivered"} 1`,
 		`ferry_attempts_total{code="other",route="a",verdict="delivered"} 4`,
 		`ferry_attempts_total{code="timeout",route="a",verdict="delivered"} 1`,
