@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/mattn/go-isatty"
+	"golang.org/x/sys/unix"
 
 	"github.com/ferry-forward/ferry/internal/demo"
 )
@@ -50,6 +51,9 @@ func dispatch(ctx context.Context, args []string) error {
 func demoCommand(ctx context.Context, args []string) error {
 	live := isatty.IsTerminal(os.Stdout.Fd()) && os.Getenv("TERM") != "dumb"
 	s := demo.Settings{Out: os.Stdout, Live: live}
+	if size, err := unix.IoctlGetWinsize(int(os.Stdout.Fd()), unix.TIOCGWINSZ); err == nil {
+		s.Width = int(size.Col)
+	}
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.StringVar(&s.BinDir, "bin", "bin", "folder of the binaries ingester and forwarder")
 	flags.StringVar(&s.Routes, "routes", "examples/parking/routes.yaml", "route file")

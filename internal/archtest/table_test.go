@@ -120,7 +120,7 @@ var table = map[string]rule{
 	"internal/testkit/services":     {internal: []string{"internal/localpg", "internal/testkit/kafkatest", "internal/testkit/pgtest"}},
 	"internal/demo":                 {internal: []string{"internal/demo/platform", "internal/localpg"}, libraries: []string{franz, pgx}},
 	"internal/demo/platform":        {},
-	"cmd/demo":                      {internal: []string{"internal/demo"}, libraries: []string{isatty}},
+	"cmd/demo":                      {internal: []string{"internal/demo"}, libraries: []string{isatty, xsys}},
 }
 
 // unlinked are packages that a binary must not contain, however it would come by them.

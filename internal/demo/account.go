@@ -13,7 +13,7 @@ import (
 // account says what became of each produced event.
 type account struct {
 	delivered, failed, repeats int
-	again                      int            // delivered ones that took more than one attempt
+	again                      int            // delivered ones that took more than one request
 	reasons                    map[string]int // of failed ones
 	missing                    []string       // what is wrong: each is an event that nobody can account for
 }
@@ -66,7 +66,7 @@ func (a *account) add(e event, r row, got func(key string) (platform.Event, bool
 			return "delivered, says the database, but the platform does not have it"
 		}
 		a.delivered++
-		if r.Attempts > 1 {
+		if r.Requests > 1 {
 			a.again++
 		}
 	case "failed":

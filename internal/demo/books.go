@@ -61,15 +61,16 @@ type row struct {
 	Status    string
 	Reason    string
 	Detail    string
-	Attempts  int
+	Attempts  int // that count
+	Requests  int // all
 	Error     string
 }
 
 func (b *books) rows(ctx context.Context) ([]row, error) {
 	rows, err := b.conn.Query(ctx, `
 		SELECT message_id, route, message_key, topic, partition, "offset", status, coalesce(reason, ''), coalesce(detail, ''),
-			attempts, coalesce(error, '')
-		FROM ferry.message_status`)
+			attempts, (SELECT count(*) FROM ferry.attempts a WHERE a.message_id = s.message_id), coalesce(error, '')
+		FROM ferry.message_status s`)
 	if err != nil {
 		return nil, fmt.Errorf("reading message_status: %w", err)
 	}

@@ -40,13 +40,13 @@ func (s *stage) summary(ctx context.Context, events []event, a account) error {
 	}
 	stats := s.platform.Stats()
 	s.screen.say("\nWhat became of %d produced events", len(events))
-	s.screen.say("  delivered   %6d  %d of them took more than one attempt", a.delivered, a.again)
+	s.screen.say("  delivered   %6d  %d of them by more than one request", a.delivered, a.again)
 	s.screen.say("  failed      %6d  %s", a.failed, a.reasonList())
 	s.screen.say("  duplicates  %6d  produced twice, told by messageId, stored and delivered once", a.repeats)
 	s.screen.say("  lost        %6d", len(a.missing))
 	s.screen.say("The platform took %d requests: %d events kept, %d known already, %d refused, %d errors.",
 		stats.Requests, stats.Accepted, stats.Duplicates, stats.Refused, stats.Errors)
-	s.screen.say("From Kafka to delivered by the first request: half within %.0f ms, 99 in 100 within %.0f ms, the outage included.", p50, p99)
+	s.screen.say("From Kafka to delivered by the first request: half within %.0f ms, 99 in 100 within %.0f ms.", p50, p99)
 	return nil
 }
 

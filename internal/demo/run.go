@@ -17,7 +17,7 @@ var ErrUnaccounted = errors.New("not every event is accounted for")
 // Run shows the demo. It returns nil when every produced event is accounted for; when ctx ends, its cause. Whichever
 // way it ends, nothing is left running.
 func Run(ctx context.Context, settings Settings) error {
-	s := &stage{settings: settings, screen: &screen{out: settings.Out, live: settings.Live}}
+	s := &stage{settings: settings, screen: &screen{out: settings.Out, live: settings.Live, width: settings.Width}}
 	defer s.tearDown()
 	if err := s.setUp(ctx); err != nil {
 		return err

@@ -9,8 +9,9 @@ import (
 
 // screen is where the show goes: lines, and on a terminal one live line below them that is drawn again and again.
 type screen struct {
-	out  io.Writer
-	live bool
+	out   io.Writer
+	live  bool
+	width int // columns; a longer line could not be drawn again. 0: unknown
 
 	mu    sync.Mutex
 	drawn bool // the live line is on the screen
@@ -36,6 +37,9 @@ func (s *screen) status(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.live {
+		if runes := []rune(line); s.width > 0 && len(runes) >= s.width {
+			line = string(runes[:s.width-1])
+		}
 		_, _ = io.WriteString(s.out, clearLine+line)
 		s.drawn = true
 		return

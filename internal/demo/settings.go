@@ -23,9 +23,11 @@ type Settings struct {
 	Routes string
 	// Self is the path of the demo's own binary, which also is the sweeper.
 	Self string
-	// Out is where the show goes. Live says that it is a terminal, on which a line can be drawn again.
-	Out  io.Writer
-	Live bool
+	// Out is where the show goes. Live says that it is a terminal, on which a line can be drawn again, and Width is how
+	// many columns it has (0: unknown).
+	Out   io.Writer
+	Live  bool
+	Width int
 }
 
 // ErrUsage marks errors of whoever started the demo.
