@@ -1,0 +1,49 @@
+package ingest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// What can be wrong with a part; each is told and cleared on its own.
+const (
+	faultBroker = "broker" // topics can't be described
+	faultGroup  = "group"  // the group refuses us
+	faultTopics = "topics"
+	faultRead   = "read" // positions can't be read
+)
+
+// health gathers what is wrong with each part, so that one goroutine's success does not hide another's trouble.
+type health struct {
+	ready func(part string, ok bool, why string)
+
+	mu     sync.Mutex
+	faults map[string]map[string]string // part → fault → why
+}
+
+func newHealth(ready func(part string, ok bool, why string)) *health {
+	return &health{ready: ready, faults: map[string]map[string]string{}}
+}
+
+// fault says that something is wrong with a part.
+func (h *health) fault(part, fault, why string) { h.set(part, fault, why) }
+
+// clear says that it is not, or not any more. The part is ready when nothing else is wrong with it.
+func (h *health) clear(part, fault string) { h.set(part, fault, "") }
+
+func (h *health) set(part, fault, why string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.faults[part] == nil {
+		h.faults[part] = map[string]string{}
+	}
+	if why == "" {
+		delete(h.faults[part], fault)
+	} else {
+		h.faults[part][fault] = why
+	}
+	whys := slices.Sorted(maps.Values(h.faults[part]))
+	h.ready(part, len(whys) == 0, strings.Join(slices.Compact(whys), "; "))
+}
