@@ -226,3 +226,23 @@ func TestRunRefusesASchemaForNewerBinaries(t *testing.T) {
 		t.Errorf("exit %d\n%s", code, stderr)
 	}
 }
+
+func TestFencedInstanceEnds(t *testing.T) {
+	t.Parallel()
+	cluster := kafkatest.Fake(t)
+	topic := cluster.Topic(t, "fenced", 2)
+	env := []string{
+		"FERRY_DATABASE_URL=" + pgtest.New(t), "FERRY_KAFKA_BROKERS=" + cluster.Addr, "FERRY_KAFKA_CONFIG=group.instance.id=one",
+	}
+	first, url := run(t, topic, env...)
+	wait(t, url+"/readyz", 200, `"ready":true`)
+	second, url := run(t, topic, env...)
+	if code := first.Wait(patience); code != 1 || !strings.Contains(first.Log(), "group.instance.id: ") ||
+		!strings.Contains(first.Log(), "give each process its own") {
+		t.Errorf("exit %d", code)
+	}
+	wait(t, url+"/readyz", 200, `"ready":true`)
+	cluster.Produce(t, topic, kafkatest.Value(`{"id":"1"}`))
+	wait(t, url+"/metrics", 200, `ferry_ingest_records_total{result="stored",topic="`+topic+`"} 1`)
+	stop(t, second)
+}
