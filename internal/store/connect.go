@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -62,16 +64,28 @@ func limits() map[string]time.Duration {
 	}
 }
 
-// setLimits sets the limits of one transaction: behind a pooler that refuses them at the start of a connection.
-func (s *Store) setLimits(ctx context.Context, tx pgx.Tx) error {
-	if !s.cfg.PollOnly {
-		return nil
+// beginSQL begins a transaction, and sets in the same round trip what holds for it alone.
+//
+// Each statement is planned for its rows. A plan that is kept would be the one of the first minute, when the tables
+// were empty and reading them whole was cheap; it would then read them whole until they are analyzed.
+func beginSQL(pollOnly bool) string {
+	sql := "begin isolation level read committed"
+	if !pollOnly {
+		return sql + "; set local plan_cache_mode = force_custom_plan"
 	}
-	_, err := tx.Exec(ctx, `SELECT pg_catalog.set_config('statement_timeout', $1, true),
-		pg_catalog.set_config('lock_timeout', $2, true),
-		pg_catalog.set_config('idle_in_transaction_session_timeout', $3, true)`,
-		ms(statementTimeout), ms(lockTimeout), ms(idleInTxTimeout))
-	return err
+	// Behind a pooler that refuses startup parameters. Without named statements, no plan is kept anyway.
+	for _, name := range slices.Sorted(maps.Keys(limits())) {
+		sql += "; set local " + name + " = " + ms(limits()[name])
+	}
+	return sql
+}
+
+// planned is the pool with statements that are planned each time, as in transactions.
+type planned struct{ *pgxpool.Pool }
+
+// Query runs a statement without a name, for which no plan is kept.
+func (p planned) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return p.Pool.Query(ctx, sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 }
 
 func ms(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

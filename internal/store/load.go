@@ -28,7 +28,7 @@ func (s *Store) Load(ctx context.Context, ids []int64) (*Loaded, error) {
 	op := fmt.Sprintf("loading %d messages", len(ids))
 	var rows []storedb.MessagesLoadRow
 	if err := s.again(ctx, op, func() (err error) {
-		rows, err = s.q.MessagesLoad(ctx, s.pool, ids)
+		rows, err = s.q.MessagesLoad(ctx, planned{s.pool}, ids)
 		return err
 	}); err != nil {
 		return nil, err

@@ -36,10 +36,11 @@ type Config struct {
 
 // Store is a pool of connections to one database. It is safe for concurrent use.
 type Store struct {
-	pool *pgxpool.Pool
-	q    *storedb.Queries
-	jobs *river.Client[pgx.Tx] // inserts only
-	cfg  Config
+	pool  *pgxpool.Pool
+	q     *storedb.Queries
+	jobs  *river.Client[pgx.Tx] // inserts only
+	cfg   Config
+	begin string // begins a transaction; see beginSQL
 
 	// mu guards known, the positions that this process has seen in the database. Writers save side by side, and the
 	// poll loop asks for positions in between.
@@ -77,7 +78,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		pool.Close()
 		return nil, fmt.Errorf("making the client that inserts jobs: %w", err)
 	}
-	s := &Store{pool: pool, q: storedb.New(), jobs: jobs, cfg: cfg, known: map[positionKey]struct{}{}}
+	s := &Store{pool: pool, q: storedb.New(), jobs: jobs, cfg: cfg, begin: beginSQL(cfg.PollOnly), known: map[positionKey]struct{}{}}
 	return s, nil
 }
 

@@ -50,7 +50,7 @@ func (s *Store) again(ctx context.Context, op string, do func() error) error {
 }
 
 func (s *Store) once(ctx context.Context, do func(pgx.Tx) error) error {
-	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: s.begin})
 	if err != nil {
 		return err
 	}
@@ -60,9 +60,6 @@ func (s *Store) once(ctx context.Context, do func(pgx.Tx) error) error {
 		defer cancel()
 		_ = tx.Rollback(ctx) // after a commit, nothing
 	}()
-	if err := s.setLimits(ctx, tx); err != nil {
-		return err
-	}
 	if err := do(tx); err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ type lane struct {
 
 	messages *semaphore.Weighted // messages in memory
 	bytes    *semaphore.Weighted // their payloads
-	permits  *semaphore.Weighted // requests in flight
+	permits  *semaphore.Weighted // requests in flight, until their outcome is stored
 	inFlight atomic.Int64
 }
 
@@ -55,7 +55,7 @@ func (l *lane) admit(ctx context.Context, messages int, payload int64) (release 
 	return func() { l.bytes.Release(b); l.messages.Release(n) }, nil
 }
 
-// permit takes the right to have one request in flight.
+// permit takes the right to send one request, which is given back when its outcome is stored.
 func (l *lane) permit(ctx context.Context) error {
 	if err := l.permits.Acquire(ctx, 1); err != nil {
 		return err

@@ -203,9 +203,13 @@ func (r *run) crashed(item *store.Item, crashes int) error {
 	return r.ownResult(res, &s)
 }
 
-// deliver makes one attempt, for which the caller holds a permit, and stores its outcome. It returns no Settled when the
+// deliver makes one attempt, for which the caller took a permit, and stores its outcome. It returns no Settled when the
 // message stays in this job: the request was aborted by the process stopping, or its outcome could not be stored.
+//
+// The permit is held until the outcome is stored. What may be sent twice after a crash is what was sent and not stored;
+// so that is never more than the route's concurrency, and while the database takes nothing, nothing more is sent.
 func (r *run) deliver(ctx context.Context, item *store.Item) (res forward.Result, settled *store.Settled) {
+	defer r.lane.release()
 	defer func() {
 		if p := recover(); p != nil {
 			err := crashError(p)
@@ -214,7 +218,7 @@ func (r *run) deliver(ctx context.Context, item *store.Item) (res forward.Result
 				"route", item.Route, "job_id", r.job.ID, "error", err)
 		}
 	}()
-	res = r.attempt(ctx, item)
+	res = r.lane.deliverer.Deliver(ctx, &item.Message, &item.Delivery)
 	if res.Aborted {
 		return res, nil
 	}
@@ -226,12 +230,6 @@ func (r *run) deliver(ctx context.Context, item *store.Item) (res forward.Result
 	}
 	r.tell(item, res, s)
 	return res, &s
-}
-
-// attempt holds the permit exactly as long as the request.
-func (r *run) attempt(ctx context.Context, item *store.Item) forward.Result {
-	defer r.lane.release()
-	return r.lane.deliverer.Deliver(ctx, &item.Message, &item.Delivery)
 }
 
 func (r *run) outcome(item *store.Item, res forward.Result) store.Outcome {
