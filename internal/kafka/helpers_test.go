@@ -19,13 +19,12 @@ func TestMain(m *testing.M) { kafkatest.Main(m) }
 // reader polls a consumer and writes down what it is told. Its plan, which may be changed at any time, is where
 // partitions start.
 type reader struct {
-	t        testing.TB
-	c        *kafka.Consumer
-	stop     chan struct{}
-	done     chan struct{}
-	do       chan func()
-	closed   sync.Once
-	closeErr error
+	t      testing.TB
+	c      *kafka.Consumer
+	stop   chan struct{}
+	done   chan struct{}
+	do     chan func()
+	closed sync.Once
 
 	mu       sync.Mutex
 	from     map[message.TopicPartition]int64 // what to start, 0 when not said

@@ -130,8 +130,8 @@ func (c *Consumer) TopicIDs(ctx context.Context, topics []string) (map[string]me
 func topicID(u ck.UUID) message.TopicID {
 	var id message.TopicID
 	for i := range 8 {
-		id[i] = byte(u.GetMostSignificantBits() >> (56 - 8*i))    //nolint:gosec // its lowest byte is meant
-		id[i+8] = byte(u.GetLeastSignificantBits() >> (56 - 8*i)) //nolint:gosec // its lowest byte is meant
+		id[i] = byte(u.GetMostSignificantBits() >> (56 - 8*i))
+		id[i+8] = byte(u.GetLeastSignificantBits() >> (56 - 8*i))
 	}
 	return id
 }

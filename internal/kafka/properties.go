@@ -30,7 +30,7 @@ func Properties(text string) (map[string]string, error) {
 	}
 	parts := splitCommas(text)
 	if !strings.Contains(text, "=") {
-		b, err := os.ReadFile(text) //nolint:gosec // the operator names it
+		b, err := os.ReadFile(text)
 		if err != nil {
 			return nil, fmt.Errorf("reading Kafka properties: %w; give k=v,k=v or the path of a file", err)
 		}
@@ -50,7 +50,7 @@ func Properties(text string) (map[string]string, error) {
 		switch {
 		case !ok || name == "":
 			// Not shown: it may be the rest of a password with a comma.
-			errs = append(errs, fmt.Errorf("Kafka property number %d is not of the form name=value; write \\, for a comma inside a value", i+1)) //nolint:revive,staticcheck // a name
+			errs = append(errs, fmt.Errorf("Kafka property number %d is not of the form name=value; write \\, for a comma inside a value", i+1)) //nolint:staticcheck // a name
 		case twice:
 			errs = append(errs, &PropertyError{name, "is set twice; leave one"})
 		default:

@@ -26,9 +26,9 @@ func TestRandomKills(t *testing.T) {
 
 func randomKills(t *testing.T, c *kafkatest.Cluster, records, kills int) {
 	const partitions, concurrency = 6, 50
-	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
+	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test's dice
+	random := rand.New(rand.NewPCG(seed, 0))
 	e := newEnv(t, c, partitions)
 	e.receiver.Always(receivertest.Status(200).After(5 * time.Millisecond))
 	in, fw := e.ingester(), e.forwarder()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -120,8 +119,10 @@ func (e *env) produce(from, n int, partitions int32) {
 	e.t.Helper()
 	records := make([]kafkatest.Record, 0, n)
 	for i := from; i < from+n; i++ {
-		records = append(records, kafkatest.Record{Partition: int32(i) % partitions, Key: []byte(fmt.Sprintf("k%d", i%7)), //nolint:gosec // small
-			Value: []byte(fmt.Sprintf(`{"id":"m%d","n":%d}`, i, i))})
+		records = append(records, kafkatest.Record{
+			Partition: int32(i) % partitions, Key: []byte(fmt.Sprintf("k%d", i%7)),
+			Value: []byte(fmt.Sprintf(`{"id":"m%d","n":%d}`, i, i)),
+		})
 	}
 	e.kafka.Produce(e.t, e.topic, records...)
 }
@@ -227,25 +228,6 @@ func freePort(t testing.TB) string {
 	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
 
-// get returns the status and body of an admin page.
-func get(url string) (int, string) {
-	client := http.Client{Timeout: 5 * time.Second}
-	resp, err := client.Get(url)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer resp.Body.Close()
-	var b strings.Builder
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := resp.Body.Read(buf)
-		b.Write(buf[:n])
-		if err != nil {
-			return resp.StatusCode, b.String()
-		}
-	}
-}
-
 // save stores messages m<from>… of route events without Kafka and ingester, as one batch.
 func (e *env) save(from int, values ...string) {
 	e.t.Helper()
@@ -257,8 +239,10 @@ func (e *env) save(from int, values ...string) {
 	tp := message.TopicPartition{Topic: "events"}
 	b := &message.Batch{Group: e.group, Advances: []message.Advance{{TopicPartition: tp, From: int64(from), To: int64(from + len(values))}}}
 	for i, v := range values {
-		b.Incoming = append(b.Incoming, message.Incoming{Route: "events", Key: fmt.Sprintf("m%d", from+i), Result: message.IngestStored,
-			Record: &message.Record{Position: message.Position{TopicPartition: tp, Offset: int64(from + i)}, Value: []byte(v)}})
+		b.Incoming = append(b.Incoming, message.Incoming{
+			Route: "events", Key: fmt.Sprintf("m%d", from+i), Result: message.IngestStored,
+			Record: &message.Record{Position: message.Position{TopicPartition: tp, Offset: int64(from + i)}, Value: []byte(v)},
+		})
 	}
 	if _, err := s.Save(context.Background(), b); err != nil {
 		e.t.Fatal(err)

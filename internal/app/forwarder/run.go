@@ -239,6 +239,10 @@ func (h atLeastWarn) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && h.Handler.Enabled(ctx, level)
 }
 
-func (h atLeastWarn) WithAttrs(attrs []slog.Attr) slog.Handler { return atLeastWarn{h.Handler.WithAttrs(attrs)} }
+func (h atLeastWarn) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return atLeastWarn{h.Handler.WithAttrs(attrs)}
+}
 
-func (h atLeastWarn) WithGroup(name string) slog.Handler { return atLeastWarn{h.Handler.WithGroup(name)} }
+func (h atLeastWarn) WithGroup(name string) slog.Handler {
+	return atLeastWarn{h.Handler.WithGroup(name)}
+}

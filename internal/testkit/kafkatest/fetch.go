@@ -45,7 +45,7 @@ func Fetch(ctx context.Context) (string, error) {
 	}
 	dir := filepath.Join(cache, "ferry", "kafka-"+kafkaVersion)
 	libs := filepath.Join(dir, "libs")
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // jars are no secret
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("making Kafka's cache: %w", err)
 	}
 	unlock, err := lock(filepath.Join(dir, "lock"))
@@ -69,7 +69,7 @@ func Fetch(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("fetching Kafka took over 5 minutes"))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, mvn, "-q", "-B", "-f", filepath.Join(dir, "pom.xml"), //nolint:gosec // a path of ours
+	cmd := exec.CommandContext(ctx, mvn, "-q", "-B", "-f", filepath.Join(dir, "pom.xml"),
 		"dependency:copy-dependencies", "-DoutputDirectory="+part)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("fetching Kafka with Maven: %w\n%s", errors.Join(err, context.Cause(ctx)), out)

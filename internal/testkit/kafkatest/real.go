@@ -103,7 +103,7 @@ func (b *Broker) setUp(properties map[string]string) error {
 	for k, v := range all {
 		text.WriteString(k + "=" + v + "\n")
 	}
-	if err := os.MkdirAll(b.dir, 0o755); err != nil { //nolint:gosec // test data
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(filepath.Join(b.dir, "data")); err != nil {
@@ -124,7 +124,7 @@ func (b *Broker) properties() string { return filepath.Join(b.dir, "server.prope
 func (b *Broker) command(heap string, args ...string) *exec.Cmd {
 	// Two test machines' worth of cores: cheap compiler, cheap collector.
 	args = append([]string{heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", b.libs}, args...)
-	return exec.Command(b.java, args...) //nolint:gosec // found on the PATH
+	return exec.Command(b.java, args...)
 }
 
 // Start starts the broker again after Stop or Kill, on the same port and data, and waits until it answers.

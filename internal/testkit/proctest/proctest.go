@@ -46,7 +46,7 @@ func (b *Binaries) Path(t testing.TB, name string) string {
 		if !b.Plain {
 			args = append([]string{"build", "-race"}, args[1:]...)
 		}
-		cmd := exec.Command("go", args...) //nolint:gosec // our own packages
+		cmd := exec.Command("go", args...)
 		var out []byte
 		if out, err = cmd.CombinedOutput(); err != nil {
 			err = fmt.Errorf("building %s: %w\n%s", name, err, out)
@@ -83,7 +83,7 @@ type Proc struct {
 // and its log is shown if the test failed.
 func Start(t testing.TB, path string, env []string, args ...string) *Proc {
 	t.Helper()
-	p := &Proc{t: t, name: filepath.Base(path), cmd: exec.Command(path, args...), log: &lockedBuffer{}, exited: make(chan struct{})} //nolint:gosec // our own binaries
+	p := &Proc{t: t, name: filepath.Base(path), cmd: exec.Command(path, args...), log: &lockedBuffer{}, exited: make(chan struct{})}
 	p.cmd.Env = append(clean(os.Environ()), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -109,7 +109,7 @@ func Start(t testing.TB, path string, env []string, args ...string) *Proc {
 // Run runs the binary to its end and returns what it printed and its exit code.
 func Run(t testing.TB, path string, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	cmd := exec.Command(path, args...) //nolint:gosec // our own binaries
+	cmd := exec.Command(path, args...)
 	cmd.Env = append(clean(os.Environ()), env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
