@@ -9,87 +9,105 @@ import (
 )
 
 const (
-	commitLimit = 10 * time.Second
-	commitRetry = time.Second
+	// commitInterval is the time between two commits. Positions are in the database; Kafka's offsets are for people and
+	// for the first start, so that a commit for each small transaction would only be work for the broker.
+	commitInterval = 100 * time.Millisecond
+	commitRetry    = time.Second
+	commitLimit    = 10 * time.Second
+	commitsFailed  = 3 // this many times in a row, a commit that fails is worth a warning; rebalances make some fail
 )
 
-var errCommit = errors.New("no answer to a commit within 10 s")
+var errCommitLimit10 = errors.New("no answer to the commit within 10 s")
 
-// commitLoop commits what was stored, as often as the coordinator answers.
+// commitLoop commits what was stored.
 func (g *Ingester) commitLoop(ctx context.Context) {
+	failed := 0
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-g.commits:
 		}
-		limited, cancel := context.WithTimeoutCause(ctx, commitLimit, errCommit)
+		wait := commitInterval
+		limited, cancel := context.WithTimeoutCause(ctx, commitLimit, errCommitLimit10)
 		err := g.commitAll(limited)
 		cancel()
-		if err == nil || ctx.Err() != nil {
-			continue
+		if ctx.Err() != nil {
+			return
 		}
-		g.log.Warn("committing offsets, trying again", "error", err)
-		t := time.NewTimer(commitRetry)
+		if err == nil {
+			failed = 0
+			g.health.clear(PartKafka, faultGroup)
+		} else {
+			wait = commitRetry
+			failed++
+			kick(g.commits)
+			if failed >= commitsFailed {
+				g.log.Warn("offsets can't be committed; positions are in the database, so that nothing is stored twice", "error", err)
+			}
+		}
 		select {
 		case <-ctx.Done():
-		case <-t.C:
+			return
+		case <-time.After(wait):
 		}
-		t.Stop()
-		kick(g.commits)
 	}
 }
 
-// commitAll commits what is owed of all partitions.
+// commitAll commits what is owed of all partitions that are ours.
 func (g *Ingester) commitAll(ctx context.Context) error {
-	return g.commitWith(ctx, func() []*partition {
-		parts := make([]*partition, 0, len(g.parts))
-		for _, p := range g.parts {
-			parts = append(parts, p)
+	return g.commitUnder(ctx, func() []*partition {
+		owed := make([]*partition, 0, len(g.parts))
+		for _, p := range g.parts { // no partition that is gone is among them
+			owed = append(owed, p)
 		}
-		return parts
+		return owed
 	})
 }
 
-// commitOf commits what is owed of partitions that are being given up.
+// commitOf commits what is owed of partitions that are just being given up.
 func (g *Ingester) commitOf(ctx context.Context, parts []*partition) error {
-	return g.commitWith(ctx, func() []*partition { return parts })
+	return g.commitUnder(ctx, func() []*partition { return parts })
 }
 
-// commitWith commits what is owed of the chosen partitions. One commit is under way at a time, from the choice to the end
-// of the request:
+// commitUnder commits what is owed of the partitions that pick returns. From the pick to the end of the request no
+// other commit can be made:
 //
-//	the loop chooses p's offset 80; p is revoked, its last offset 100 is committed, and B takes over and commits 200
-//	the loop's request for 80 goes out → the committed offset falls back
+//	the loop picks p at 80; p is revoked, committed at 100 and given up; its new owner commits 200;
+//	the loop's request for 80 is sent only now
 //
-// A request that timed out keeps the token until it is really over, so that no later one can be overtaken by it.
-func (g *Ingester) commitWith(ctx context.Context, choose func() []*partition) error {
+// With one token for both, the revocation waits for the loop's request, and the loop picks only what is ours after it.
+// The token goes back when the request is over and not when we stop waiting for it: it can still arrive until then.
+func (g *Ingester) commitUnder(ctx context.Context, pick func() []*partition) error {
 	select {
 	case g.committing <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	g.mu.Lock()
-	var owed []*partition
+	over := func() { <-g.committing }
+
+	var parts []*partition
 	var offsets []message.Committed
-	for _, p := range choose() {
+	g.mu.Lock()
+	for _, p := range pick() {
 		if p.owed() {
-			owed = append(owed, p)
-			offsets = append(offsets, message.Committed{TopicPartition: p.TopicPartition, Offset: p.commit, Metadata: metadata(p.topicID)})
+			parts = append(parts, p)
+			offsets = append(offsets, message.Committed{
+				TopicPartition: p.TopicPartition, Offset: p.commit, Metadata: metadata(p.topicID),
+			})
 		}
 	}
 	g.mu.Unlock()
-	release := func() { <-g.committing }
-	if len(offsets) == 0 {
-		release()
+	if len(parts) == 0 {
+		over()
 		return nil
 	}
-	if err := g.src.Commit(ctx, offsets, release); err != nil {
+	if err := g.src.Commit(ctx, offsets, over); err != nil {
 		return err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, p := range owed {
+	for i, p := range parts {
 		p.committed = offsets[i].Offset
 	}
 	return nil

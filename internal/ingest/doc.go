@@ -21,6 +21,6 @@
 // The polling goroutine (Run) is the only one that speaks to the consumer about polls, starts and pauses; it never
 // waits for the database or for a commit, since a group takes a member that does not poll for dead. Writers evaluate
 // and save, each the partitions that are its own, one transaction at a time. One goroutine finds out where partitions
-// start, one commits, one watches the topics. What they share is under one mutex, which no one holds across a call to
-// Kafka or to the database.
+// start, one commits, one watches the topics. What they share is under one mutex, which no one holds while waiting for
+// Kafka or the database.
 package ingest

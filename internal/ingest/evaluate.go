@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -11,114 +12,133 @@ import (
 	"github.com/ferry-forward/ferry/internal/route"
 )
 
-// evaluator finds out what each route makes of a record: its key, and whether it is taken.
+// evaluator finds out what the routes make of a record: filter and message key. Nothing that a record holds can stop
+// it, since a record that is not stored would be lost or block its partition.
 type evaluator struct {
-	byTopic map[string][]*route.Route
+	routes  map[string][]*route.Route // by topic
 	metrics Metrics
 	log     *slog.Logger
 }
 
 func newEvaluator(cfg Config) *evaluator {
-	e := &evaluator{byTopic: map[string][]*route.Route{}, metrics: cfg.Metrics, log: cfg.Logger}
+	e := &evaluator{routes: map[string][]*route.Route{}, metrics: cfg.Metrics, log: cfg.Logger}
 	for _, r := range cfg.Routes {
 		for _, t := range r.Topics {
-			e.byTopic[t] = append(e.byTopic[t], r)
+			e.routes[t] = append(e.routes[t], r)
 		}
 	}
 	return e
 }
 
-// evaluate returns for each item what its routes make of it.
-func (g *Ingester) evaluate(ctx context.Context, items []item) [][]message.Incoming {
-	out := make([][]message.Incoming, len(items))
-	for i, it := range items {
-		values := map[decode.Format]decoded{}
-		for _, r := range g.eval.byTopic[it.record.Topic] {
-			out[i] = append(out[i], g.eval.one(context.WithoutCancel(ctx), r, it.record, values))
-		}
+// incoming returns the record once for each route of its topic.
+func (e *evaluator) incoming(ctx context.Context, r *message.Record) []message.Incoming {
+	routes := e.routes[r.Topic]
+	values := &values{record: r}
+	incoming := make([]message.Incoming, len(routes))
+	for i, rt := range routes {
+		incoming[i] = e.forRoute(ctx, rt, values)
 	}
-	return out
+	return incoming
 }
 
-type decoded struct {
-	value any
-	err   error
-}
+var (
+	errPanic = errors.New("evaluating the record panicked")
+	errNoKey = errors.New("message_key yields neither a number nor a text that is not empty")
+)
 
-// one never fails: what can't be evaluated is stored under its position.
-func (e *evaluator) one(ctx context.Context, r *route.Route, rec *message.Record, values map[decode.Format]decoded) message.Incoming {
-	in := message.Incoming{Route: r.Name, Record: rec, Key: message.NormalizeKey(rec.Position.Key()), Result: message.IngestStored}
-	if rec.Tombstone() && r.Tombstones == route.TombstonesSkip {
+func (e *evaluator) forRoute(ctx context.Context, rt *route.Route, v *values) (in message.Incoming) {
+	in = message.Incoming{Route: rt.Name, Key: v.record.Position.Key(), Record: v.record, Result: message.IngestStored}
+	defer func() {
+		if p := recover(); p != nil {
+			in.Key, in.Result = v.record.Position.Key(), message.IngestStored
+			e.fallBack(rt, v.record, fmt.Errorf("%w: %v", errPanic, p))
+		}
+	}()
+	if v.record.Tombstone() && rt.Tombstones != route.TombstonesForward {
 		in.Result = message.IngestTombstone
 		return in
 	}
-	env := jq.NewEnv(rec, jq.EnvOptions{Route: r.Name, Vars: r.Vars})
-	value := func(p *jq.Program) (any, error) {
-		if !p.UsesInput() {
-			return nil, nil
-		}
-		v, ok := values[r.Decode]
-		if !ok {
-			v.value, v.err = r.Decode.Value(rec.Value)
-			values[r.Decode] = v
-		}
-		return v.value, v.err
-	}
-	if r.Filter != nil {
-		v, err := value(r.Filter)
-		take := true
-		if err == nil {
-			take, err = e.truth(ctx, r.Filter, v, env)
-		}
-		if err != nil {
-			take = true
-			e.metrics.FilterError(r.Name)
-			e.log.Warn("a filter did not evaluate; its record is stored", "route", r.Name, "topic", rec.Topic,
-				"partition", rec.Partition, "offset", rec.Offset, "error", err)
-		}
-		if !take {
-			in.Result = message.IngestFiltered
-			return in
-		}
-	}
-	if r.MessageKey == nil {
+	env := jq.NewEnv(v.record, jq.EnvOptions{Route: rt.Name, Vars: rt.Vars})
+	if !e.takes(ctx, rt, v, env) {
+		in.Result = message.IngestFiltered
 		return in
 	}
-	v, err := value(r.MessageKey)
-	if err == nil {
-		var key string
-		if key, err = e.key(ctx, r.MessageKey, v, env); err == nil {
-			in.Key = message.NormalizeKey(key)
-			return in
-		}
+	if rt.MessageKey == nil {
+		return in
 	}
-	e.metrics.KeyFallback(r.Name)
-	e.log.Warn("no message key; the record's position is its key", "route", r.Name, "topic", rec.Topic,
-		"partition", rec.Partition, "offset", rec.Offset, "error", err)
+	key, err := messageKey(ctx, rt, v, env)
+	if err != nil {
+		e.fallBack(rt, v.record, err)
+		return in
+	}
+	in.Key = message.NormalizeKey(key)
 	return in
 }
 
-func (e *evaluator) truth(ctx context.Context, p *jq.Program, v any, env *jq.Env) (ok bool, err error) {
-	defer contain(&err)
-	return p.Truth(ctx, v, env)
+// takes says whether the route's filter lets the record through. One that fails does.
+func (e *evaluator) takes(ctx context.Context, rt *route.Route, v *values, env *jq.Env) bool {
+	if rt.Filter == nil {
+		return true
+	}
+	input, err := v.input(rt.Filter, rt.Decode)
+	if err == nil {
+		var taken bool
+		if taken, err = rt.Filter.Truth(ctx, input, env); err == nil {
+			return taken
+		}
+	}
+	e.metrics.FilterError(rt.Name)
+	e.log.Warn("the filter fails on a record, which is stored", "route", rt.Name, "topic", v.record.Topic,
+		"partition", v.record.Partition, "offset", v.record.Offset, "error", err)
+	return true
 }
 
-func (e *evaluator) key(ctx context.Context, p *jq.Program, v any, env *jq.Env) (key string, err error) {
-	defer contain(&err)
-	k, err := p.One(ctx, v, env)
+func messageKey(ctx context.Context, rt *route.Route, v *values, env *jq.Env) (string, error) {
+	input, err := v.input(rt.MessageKey, rt.Decode)
 	if err != nil {
 		return "", err
 	}
-	text, ok := jq.Text(k)
-	if !ok {
-		return "", fmt.Errorf("message_key is neither a string nor a number but %T", k) //nolint:err113 // for the log
+	value, err := rt.MessageKey.One(ctx, input, env)
+	if err != nil {
+		return "", err
 	}
-	return text, nil
+	key, ok := jq.Text(value)
+	if !ok || key == "" { // one key for all that have none would make them conflicts
+		return "", errNoKey
+	}
+	return key, nil
 }
 
-// contain makes an error of a panic: one record must not take the process down, for it would come again.
-func contain(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("panic: %v", p) //nolint:err113 // for the log
+// fallBack tells that the position is the key.
+func (e *evaluator) fallBack(rt *route.Route, r *message.Record, err error) {
+	e.metrics.KeyFallback(rt.Name)
+	e.log.Warn("no message key in a record; its position is the key, so that it may be stored again after a reset of the group",
+		"route", rt.Name, "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
+}
+
+// values decodes the record's value, once for each format that its routes want, and only if a program looks at it.
+type values struct {
+	record  *message.Record
+	decoded []decoded
+}
+
+type decoded struct {
+	format decode.Format
+	value  any
+	err    error
+}
+
+// input is what the program gets to see. A tombstone is null.
+func (v *values) input(p *jq.Program, f decode.Format) (any, error) {
+	if v.record.Tombstone() || !p.UsesInput() {
+		return nil, nil
 	}
+	for _, d := range v.decoded {
+		if d.format == f {
+			return d.value, d.err
+		}
+	}
+	value, err := f.Value(v.record.Value)
+	v.decoded = append(v.decoded, decoded{f, value, err})
+	return value, err
 }

@@ -26,6 +26,7 @@ func (g *Ingester) Assigned(tps []message.TopicPartition) {
 		g.parts[tp] = newPartition(tp, w)
 	}
 	g.reapply = true
+	g.attention.Store(true)
 	if len(tps) > 0 {
 		g.log.Info("partitions assigned", "partitions", names(tps), "owned", len(g.parts))
 		kick(g.resolve)
@@ -60,9 +61,10 @@ func (g *Ingester) Revoked(tps []message.TopicPartition, lost bool) {
 		if p.saving != nil {
 			saving = append(saving, p.saving)
 		}
-		kick(p.writer.wake) // if it waits to try again, p is not part of that any more
+		kick(p.writer.revoked) // if it waits to try again, p is not part of that any more
 	}
 	g.reapply = true
+	g.attention.Store(true)
 	g.mu.Unlock()
 
 	if lost {
@@ -115,8 +117,8 @@ func (g *Ingester) Record(r *message.Record) {
 		return
 	}
 	r.TopicID = p.topicID
+	p.writer.push(item{p: p, epoch: p.epoch, after: p.next, record: r})
 	p.next = r.Offset + 1
-	p.writer.push(item{p: p, epoch: p.epoch, record: r})
 }
 
 // End notes that everything in a partition was read.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ferry-forward/ferry/internal/message"
@@ -120,6 +121,9 @@ type Ingester struct {
 	drain   chan struct{} // closed when polling has ended
 	// committing is taken from the check that partitions are ours to the end of the commit request (see commit.go).
 	committing chan struct{}
+
+	attention atomic.Bool // something changed that the polling goroutine is to see to
+	busy      bool        // of the polling goroutine: something is going on
 
 	mu       sync.Mutex // guards what follows and the fields of partitions and writers that say so
 	parts    map[message.TopicPartition]*partition

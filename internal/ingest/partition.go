@@ -24,14 +24,15 @@ type partition struct {
 	gone  bool // not ours any more
 	phase phase
 	// epoch counts restarts, so that a record that was read before one is told from those after it.
-	epoch   int
-	check   bool // its position may not be in Kafka: compare it with the partition's bounds
-	rowLost bool // the database had a row and has it no more
+	epoch int
+	check bool // its position may not be in Kafka: compare it with the partition's bounds
+	moved bool // Save found its row elsewhere
 
 	topicID message.TopicID
 	start   int64 // resolved: where to start
 	row     int64 // where the position's row stands, or will with the first batch; the next batch moves it from here
 	next    int64 // the next offset to come
+	stored  int64 // all records before it are stored: where reading started, then as row
 	caught  int64 // the end that was reached, markers of transactions included
 	paused  bool  // as the source was told
 
@@ -89,5 +90,6 @@ func (g *Ingester) restart(p *partition) {
 	p.epoch++
 	p.phase = starting
 	p.writer.forget(p)
+	g.attention.Store(true)
 	kick(g.resolve)
 }

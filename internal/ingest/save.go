@@ -3,238 +3,240 @@ package ingest
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/ferry-forward/ferry/internal/message"
 )
 
+// Waits between two tries to store a batch.
 const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 5 * time.Second
+	firstRetry   = 100 * time.Millisecond
+	longestRetry = 3 * time.Second
+	detailBytes  = 1024 // of the error that is kept with an unstorable record
 )
 
-const faultSave = "save"
-
-// store stores the items, however long it takes: it gives up only what is not ours any more, and at the end of the
-// process. What is stored raises the offsets to commit.
-func (w *writer) store(ctx context.Context, items []item) {
-	g := w.g
-	held := 0
-	for _, it := range items {
-		held += it.size()
-	}
-	defer func() {
-		g.mu.Lock()
-		w.release(held)
-		g.mu.Unlock()
-	}()
-	incoming := g.evaluate(ctx, items)
-	away := false
-	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		b := w.begin(items, incoming)
-		if b == nil {
-			break // nothing of it is ours any more
-		}
-		start := time.Now()
-		err := w.save(ctx, b)
-		w.end(b)
-		if err == nil {
-			g.cfg.Metrics.IngestBatch(time.Since(start))
-			break
-		}
-		var moved *message.PositionsMovedError
-		if errors.As(err, &moved) {
-			w.moved(moved)
-			continue // what is left of the batch goes on
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		away = true
-		w.stall(true)
-		g.health.fault(PartDatabase, faultSave, err.Error())
-		g.log.Warn("storing a batch, trying again: its partitions are paused, polling goes on", "records", len(b.items), "error", err)
-		w.pause(ctx, wait)
-		if ctx.Err() != nil {
-			return
-		}
-	}
-	if away {
-		w.stall(false)
-		g.log.Info("the database takes records again")
-	}
-	g.health.clear(PartDatabase, faultSave)
+// transaction is one try to store entries.
+type transaction struct {
+	entries []entry
+	batch   message.Batch
+	parts   []*partition
+	epochs  []int
 }
 
-// work is a batch in work.
-type work struct {
-	batch *message.Batch
-	items []item
-	parts map[message.TopicPartition]*partition
-	done  chan struct{}
-	// unstorable: its one record is stored without what the database refuses.
-	unstorable bool
+// save stores entries, however long it takes. It says whether they are dealt with: stored, or not ours to store any
+// more. They are not only when the process stops; then nothing that comes after them may be stored either.
+func (w *writer) save(ctx context.Context, entries []entry) bool {
+	retry := firstRetry
+	for {
+		t := w.open(entries)
+		if t == nil {
+			w.recovered()
+			return true
+		}
+		began := time.Now()
+		saved, err := w.g.cfg.Saver.Save(ctx, &t.batch)
+		moved := w.stored(t, err)
+		entries = t.entries
+		switch {
+		case err == nil:
+			w.recovered()
+			w.report(t, saved, time.Since(began))
+			return true
+		case moved:
+			continue // without the partitions that moved, which are read again
+		case isRowFault(err) && w.canIsolate(entries, err):
+			return w.isolate(ctx, entries)
+		}
+		if !w.wait(ctx, err, retry) {
+			return false
+		}
+		retry = min(2*retry, longestRetry)
+	}
 }
 
-// begin makes a batch of those items that are still ours. From here to end, a revocation waits for it.
-//
-//	the check, then the revocation, then the save: the save would store behind the new owner's back,
-//
-// which the compare-and-set of the positions refuses; the check only spares it the work.
-func (w *writer) begin(items []item, incoming [][]message.Incoming) *work {
-	g := w.g
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	b := &work{batch: &message.Batch{Group: g.cfg.Group}, parts: map[message.TopicPartition]*partition{}, done: make(chan struct{})}
-	at := map[message.TopicPartition]int{}
-	for i, it := range items {
-		if !it.valid() || it.record.Offset < it.p.row {
-			continue // or stored already, when a batch was cut in parts
-		}
-		tp := it.p.TopicPartition
-		n, ok := at[tp]
-		if !ok {
-			n = len(b.batch.Advances)
-			at[tp] = n
-			b.parts[tp] = it.p
-			it.p.saving = b.done
-			b.batch.Advances = append(b.batch.Advances, message.Advance{TopicPartition: tp, TopicID: it.p.topicID, From: it.p.row})
-		}
-		b.batch.Advances[n].To = it.record.Offset + 1
-		b.batch.Incoming = append(b.batch.Incoming, incoming[i]...)
-		b.items = append(b.items, it)
-	}
-	if len(b.items) == 0 {
-		return nil
-	}
-	return b
-}
-
-func (w *writer) end(b *work) {
+// open begins a try: it leaves out what is not ours any more, and marks the partitions, so that a revocation waits for
+// the end of it. nil when nothing is left.
+func (w *writer) open(entries []entry) *transaction {
 	w.g.mu.Lock()
 	defer w.g.mu.Unlock()
-	for _, p := range b.parts {
-		if p.saving == b.done {
-			p.saving = nil
+	last := map[*partition]int64{}
+	entries = slices.DeleteFunc(slices.Clone(entries), func(e entry) bool {
+		if !e.current() || !w.follows(e, last) {
+			return true
 		}
-	}
-	close(b.done)
-}
-
-// save runs the transaction; when the database refuses a record it saves each half apart, until the guilty one stands
-// alone and is stored as failed.
-func (w *writer) save(ctx context.Context, b *work) error {
-	saved, err := w.g.cfg.Saver.Save(ctx, b.batch)
-	if err == nil {
-		w.stored(b, saved)
+		last[e.p] = e.record.Offset + 1
+		return false
+	})
+	if len(entries) == 0 {
 		return nil
 	}
+	t := &transaction{entries: entries, batch: message.Batch{Group: w.g.cfg.Group}}
+	for i, e := range entries {
+		t.batch.Incoming = append(t.batch.Incoming, e.incoming...)
+		if i+1 < len(entries) && entries[i+1].p == e.p {
+			continue
+		}
+		e.p.saving = make(chan struct{})
+		t.parts, t.epochs = append(t.parts, e.p), append(t.epochs, e.epoch)
+		t.batch.Advances = append(t.batch.Advances, message.Advance{
+			TopicPartition: e.p.TopicPartition, TopicID: e.p.topicID, From: e.p.row, To: e.record.Offset + 1,
+		})
+	}
+	return t
+}
+
+// follows says whether all records before this one are stored or in the same transaction. It must be so; if it is not,
+// the partition is read again from its position, and nothing is lost. Called under mu.
+func (w *writer) follows(e entry, last map[*partition]int64) bool {
+	done, ok := last[e.p]
+	if !ok {
+		done = e.p.stored
+	}
+	if e.after == done {
+		return true
+	}
+	w.g.log.Error("records before this one are missing; the partition is read again", "topic", e.p.Topic,
+		"partition", e.p.Partition, "offset", e.record.Offset, "after", e.after, "stored", done)
+	w.g.restart(e.p)
+	return false
+}
+
+// stored ends a try. Only here offsets become committable: the transaction that stored all before them has committed.
+// It says whether partitions had moved.
+func (w *writer) stored(t *transaction, err error) (moved bool) {
+	var e *message.PositionsMovedError
+	moved = errors.As(err, &e)
+	w.g.mu.Lock()
+	defer w.g.mu.Unlock()
+	named := false
+	for i, p := range t.parts {
+		close(p.saving)
+		p.saving = nil
+		if err == nil {
+			p.row = t.batch.Advances[i].To
+			p.stored, p.commit = p.row, p.row
+		}
+		if moved && slices.Contains(e.Partitions, p.TopicPartition) {
+			named = true
+			w.moved(p, t.epochs[i])
+		}
+		if p.phase == starting {
+			kick(w.g.resolve) // it waited for this transaction
+		}
+	}
+	for i, p := range t.parts {
+		if moved && !named { // one must have
+			w.moved(p, t.epochs[i])
+		}
+	}
+	if err == nil {
+		kick(w.g.commits)
+	}
+	return moved
+}
+
+// moved has a partition read from where its row stands now. Called under mu.
+func (w *writer) moved(p *partition, epoch int) {
+	if !p.gone && p.epoch == epoch {
+		p.moved = true
+		w.g.restart(p)
+	}
+}
+
+// wait waits for the next try, and says whether there is one. Its partitions are paused meanwhile.
+func (w *writer) wait(ctx context.Context, err error, retry time.Duration) bool {
+	select {
+	case <-w.g.drain: // a process that stops does not wait for a database that is away
+		w.g.log.Warn("the last batch is not stored and is read again by its next owner", "error", err)
+		return false
+	default:
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	w.g.mu.Lock()
+	w.stalled = true
+	w.g.attention.Store(true)
+	w.g.mu.Unlock()
+	w.g.health.fault(PartDatabase, w.name, err.Error())
+	w.g.log.Warn("storing records is tried again until it succeeds; their partitions are paused", "error", err)
+	timer := time.NewTimer(retry/2 + rand.N(retry/2+1)) //nolint:gosec // not a secret
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.revoked: // what is left may be nothing
+	case <-w.g.drain:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// recovered notes that the writer does not wait for the database.
+func (w *writer) recovered() {
+	w.g.mu.Lock()
+	was := w.stalled
+	w.stalled = false
+	if was {
+		w.g.attention.Store(true)
+	}
+	w.g.mu.Unlock()
+	w.g.health.clear(PartDatabase, w.name)
+	if was {
+		w.g.log.Info("storing goes on")
+	}
+}
+
+func isRowFault(err error) bool {
 	var fault interface{ RowFault() bool }
-	if !errors.As(err, &fault) || !fault.RowFault() || b.unstorable {
-		return err
-	}
-	for _, part := range w.halves(b, err) {
-		if err := w.save(ctx, part); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.As(err, &fault) && fault.RowFault()
 }
 
-// halves cuts a batch in two between records; of a batch of one record it returns that record as unstorable.
-func (w *writer) halves(b *work, cause error) []*work {
-	if len(b.items) == 1 {
-		r := b.items[0].record
-		w.g.log.Error("the database refuses a record; it is stored as failed", "topic", r.Topic, "partition", r.Partition,
-			"offset", r.Offset, "error", cause)
-		one := *b.batch
-		one.Incoming = append([]message.Incoming(nil), one.Incoming...)
-		for i := range one.Incoming {
-			if one.Incoming[i].Result == message.IngestStored {
-				one.Incoming[i].Result, one.Incoming[i].Detail = message.IngestUnstorable, cause.Error()
-			}
-		}
-		return []*work{{batch: &one, items: b.items, parts: b.parts, done: b.done, unstorable: true}}
+// canIsolate prepares entries of which the database refuses some. A single one is marked as unstorable, once: if the
+// database refuses it even as a failed message, it waits like any other, and readiness says why.
+func (w *writer) canIsolate(entries []entry, err error) bool {
+	if len(entries) > 1 {
+		return true
 	}
-	var out []*work
-	half := len(b.items) / 2
-	for _, items := range [][]item{b.items[:half], b.items[half:]} {
-		in := map[*message.Record]bool{}
-		part := &work{batch: &message.Batch{Group: b.batch.Group}, items: items, parts: b.parts, done: b.done}
-		at := map[message.TopicPartition]int{}
-		w.g.mu.Lock()
-		for _, it := range items {
-			in[it.record] = true
-			tp := it.p.TopicPartition
-			n, ok := at[tp]
-			if !ok {
-				n = len(part.batch.Advances)
-				at[tp] = n
-				part.batch.Advances = append(part.batch.Advances, message.Advance{TopicPartition: tp, TopicID: it.p.topicID})
-			}
-			part.batch.Advances[n].To = it.record.Offset + 1
-		}
-		w.g.mu.Unlock()
-		for _, i := range b.batch.Incoming {
-			if in[i.Record] {
-				part.batch.Incoming = append(part.batch.Incoming, i)
-			}
-		}
-		out = append(out, part)
-	}
-	// Each part moves the rows from where the one before left them.
-	from := map[message.TopicPartition]int64{}
-	for _, a := range b.batch.Advances {
-		from[a.TopicPartition] = a.From
-	}
-	for _, part := range out {
-		for i := range part.batch.Advances {
-			a := &part.batch.Advances[i]
-			a.From = from[a.TopicPartition]
-			from[a.TopicPartition] = a.To
+	e, marked := entries[0], false
+	for i := range e.incoming {
+		if in := &e.incoming[i]; in.Result == message.IngestStored {
+			in.Result, in.Detail, marked = message.IngestUnstorable, message.Clean(err.Error(), detailBytes), true
 		}
 	}
-	return out
+	if marked {
+		w.g.log.Error("the database refuses a record; it is stored as failed", "topic", e.record.Topic,
+			"partition", e.record.Partition, "offset", e.record.Offset, "error", err)
+	}
+	return marked
 }
 
-// stored notes what a transaction did: where the rows stand, and what may be committed.
-func (w *writer) stored(b *work, saved *message.Saved) {
-	g := w.g
-	g.mu.Lock()
-	for _, a := range b.batch.Advances {
-		p := b.parts[a.TopicPartition]
-		p.row, p.commit, p.rowLost = a.To, a.To, false
+// isolate stores entries in halves, until the one to blame is alone. The halves go one after the other, so that the
+// positions of partitions that are in both move step by step; without the first, the second may not be stored.
+func (w *writer) isolate(ctx context.Context, entries []entry) bool {
+	half := len(entries) / 2
+	return (half == 0 || w.save(ctx, entries[:half])) && w.save(ctx, entries[half:])
+}
+
+// report counts what became of a batch.
+func (w *writer) report(t *transaction, saved *message.Saved, took time.Duration) {
+	type count struct {
+		topic  string
+		result message.IngestResult
 	}
-	g.mu.Unlock()
-	kick(g.commits)
-	counts := map[string]map[message.IngestResult]int{}
-	for i, r := range saved.Results {
-		topic := b.batch.Incoming[i].Record.Topic
-		if counts[topic] == nil {
-			counts[topic] = map[message.IngestResult]int{}
-		}
-		counts[topic][r]++
+	counts := map[count]int{}
+	for i, result := range saved.Results {
+		counts[count{t.batch.Incoming[i].Record.Topic, result}]++
 	}
-	for topic, byResult := range counts {
-		for r, n := range byResult {
-			g.cfg.Metrics.IngestRecords(topic, r, n)
-		}
+	m := w.g.cfg.Metrics
+	m.IngestBatch(took)
+	for c, n := range counts {
+		m.IngestRecords(c.topic, c.result, n)
 	}
 	for _, c := range saved.Conflicts {
-		g.log.Warn("two different payloads under one key; the second one is stored as failed", "route", c.Route,
-			"message_key", c.Key, "first", c.First.String(), "second", c.Second.String())
-	}
-}
-
-// moved has partitions read again from where their rows stand: another process moved them, or the database went back.
-func (w *writer) moved(e *message.PositionsMovedError) {
-	w.g.log.Warn("positions are not where this process left them; nothing was stored, reading again from there",
-		"partitions", names(e.Partitions))
-	w.g.mu.Lock()
-	defer w.g.mu.Unlock()
-	for _, tp := range e.Partitions {
-		if p, ok := w.g.parts[tp]; ok {
-			w.g.restart(p)
-		}
+		w.g.log.Warn("two records have one message key and different values; the second is stored as failed, reason conflict",
+			"route", c.Route, "message_key", c.Key, "first", c.First.String(), "second", c.Second.String())
 	}
 }

@@ -10,7 +10,12 @@ import (
 // A partition is paused while its writer has too much to do or waits for the database. What librdkafka read ahead of a
 // partition that is paused is thrown away and read again, so pausing at the bound and resuming just below it would read
 // everything many times: the writer resumes at half (writer.push, writer.release).
+//
+// It is called for each record and looks at the partitions only when something has changed.
 func (g *Ingester) steer() (busy bool) {
+	if !g.attention.Swap(false) {
+		return g.busy
+	}
 	start, pause, resume, busy := g.changes()
 	if len(start) > 0 {
 		g.begin(start)
@@ -25,11 +30,12 @@ func (g *Ingester) steer() (busy bool) {
 			g.log.Warn("resuming partitions", "error", err)
 		}
 	}
+	g.busy = busy
 	return busy
 }
 
 // changes finds out what the source is to be told. After a rebalance it is told of all pauses again.
-func (g *Ingester) changes() (start []*partition, pause, resume []message.TopicPartition, busy bool) {
+func (g *Ingester) changes() (start []found, pause, resume []message.TopicPartition, busy bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for tp, p := range g.parts {
@@ -37,7 +43,7 @@ func (g *Ingester) changes() (start []*partition, pause, resume []message.TopicP
 		case starting:
 			busy = true
 		case resolved:
-			start, busy = append(start, p), true
+			start, busy = append(start, found{p, p.epoch, p.start}), true
 		case running:
 			want := p.writer.full || p.writer.stalled
 			if want && (!p.paused || g.reapply) {
@@ -56,29 +62,36 @@ func (g *Ingester) changes() (start []*partition, pause, resume []message.TopicP
 	return start, pause, resume, busy
 }
 
-// begin has the source read partitions from where they start. No other goroutine can take a resolved partition out of
-// that phase but by restarting it; then the start that was found out is void, and so is what the source reads.
-func (g *Ingester) begin(parts []*partition) {
-	from := make(map[message.TopicPartition]int64, len(parts))
-	g.mu.Lock()
-	for _, p := range parts {
-		from[p.TopicPartition] = p.start
+// found is a partition that can start, as it was found out for one of its epochs.
+type found struct {
+	p     *partition
+	epoch int
+	start int64
+}
+
+// begin has the source read partitions from where they start. One that is restarted meanwhile stays as it is then: what
+// the source reads of it is dropped until its new start is known.
+func (g *Ingester) begin(starts []found) {
+	from := make(map[message.TopicPartition]int64, len(starts))
+	for _, f := range starts {
+		from[f.p.TopicPartition] = f.start
 	}
-	g.mu.Unlock()
 	err := g.src.Start(from)
+	if err != nil {
+		g.log.Warn("starting partitions", "error", err)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, p := range parts {
+	g.attention.Store(true) // their writers may want them paused
+	for _, f := range starts {
+		p := f.p
 		switch {
-		case p.phase != resolved:
+		case p.epoch != f.epoch:
 		case err != nil:
 			g.restart(p)
 		default:
-			p.phase, p.next, p.caught, p.paused = running, p.start, 0, false
+			p.phase, p.next, p.stored, p.caught, p.paused = running, f.start, f.start, 0, false
 		}
-	}
-	if err != nil {
-		g.log.Warn("starting partitions", "error", err)
 	}
 }
 
@@ -108,7 +121,7 @@ func (g *Ingester) tellLag() {
 // markers of transactions, which never come as records: when all that came is stored, what was caught up with counts.
 func (p *partition) lag(end int64) int64 {
 	at := p.row
-	if p.next == p.row {
+	if p.next == p.stored {
 		at = max(at, p.caught)
 	}
 	return max(0, end-at)

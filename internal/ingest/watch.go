@@ -3,7 +3,6 @@ package ingest
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,55 +10,76 @@ import (
 )
 
 const (
-	watchInterval = time.Minute // topic ids are read again
-	watchSoon     = 2 * time.Second
-	watchLimit    = 10 * time.Second
+	watchInterval = time.Minute
+	watchSoon     = time.Second // while something is wrong
+	watchLimit    = 5 * time.Second
 )
 
-var errWatch = errors.New("no answer about the topics within 10 s")
+var errWatchLimit = errors.New("no answer from Kafka within 5 s")
 
-// watchLoop looks at the topics: which are missing, and whether one was deleted and created again.
+// watchLoop looks at the topics once a minute, and more often while something is wrong with them or with Kafka: it
+// keeps both parts' readiness, and finds topics that were deleted and created again.
 func (g *Ingester) watchLoop(ctx context.Context) {
 	for {
-		limited, cancel := context.WithTimeoutCause(ctx, watchLimit, errWatch)
-		wait := g.lookAtTopics(limited)
-		cancel()
-		t := time.NewTimer(wait)
+		wait := watchInterval
+		if !g.lookAtTopics(ctx) {
+			wait = watchSoon
+		}
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			t.Stop()
+			timer.Stop()
 			return
-		case <-t.C:
+		case <-timer.C:
+			continue
+		case <-g.watch:
 		}
-		t.Stop()
+		timer.Stop()
+		// Troubles come in swarms.
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(watchSoon):
+		}
 	}
 }
 
-func (g *Ingester) lookAtTopics(ctx context.Context) time.Duration {
-	ids, err := g.src.TopicIDs(ctx, g.topics)
+// lookAtTopics says whether all is well.
+func (g *Ingester) lookAtTopics(ctx context.Context) bool {
+	limited, cancel := context.WithTimeoutCause(ctx, watchLimit, errWatchLimit)
+	defer cancel()
+	ids, err := g.src.TopicIDs(limited, g.topics)
+	if ctx.Err() != nil {
+		return false
+	}
 	if err != nil {
 		g.health.fault(PartKafka, faultBroker, err.Error())
-		g.health.fault(PartTopics, faultTopics, "unknown while Kafka does not answer")
-		return watchSoon
+		return false
 	}
 	g.health.clear(PartKafka, faultBroker)
-	missing := slices.DeleteFunc(slices.Clone(g.topics), func(t string) bool { _, ok := ids[t]; return ok })
-	g.recreated(ids)
+	g.noticeNewIDs(ids)
+	var missing []string
+	for _, t := range g.topics {
+		if _, ok := ids[t]; !ok {
+			missing = append(missing, t)
+		}
+	}
 	if len(missing) > 0 {
-		g.health.fault(PartTopics, faultTopics, "missing: "+strings.Join(missing, ", "))
-		return watchSoon
+		g.health.fault(PartTopics, faultTopics, "not there yet: "+strings.Join(missing, ", ")+
+			"; create them, or take them out of the route file")
+		return false
 	}
 	g.health.clear(PartTopics, faultTopics)
-	return watchInterval
+	return true
 }
 
-// recreated restarts the partitions of topics that have another id than their records were given.
-func (g *Ingester) recreated(ids map[string]message.TopicID) {
+// noticeNewIDs has partitions of topics that have another id than before started anew. Their offsets mean other records
+// now, although they may look as if they went on.
+func (g *Ingester) noticeNewIDs(ids map[string]message.TopicID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for tp, p := range g.parts {
-		if id, ok := ids[tp.Topic]; ok && p.phase != starting && id != p.topicID {
-			p.check = true
+	for _, p := range g.parts {
+		if id, ok := ids[p.Topic]; ok && p.phase != starting && id != p.topicID {
 			g.restart(p)
 		}
 	}

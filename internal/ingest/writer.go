@@ -1,146 +1,160 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/ferry-forward/ferry/internal/message"
 )
 
-// item is a record that waits for its writer.
+// writer stores the records of its partitions, one transaction at a time.
+type writer struct {
+	g       *Ingester
+	name    string
+	wake    chan struct{} // there is a record
+	revoked chan struct{} // a partition is gone
+
+	// Under Ingester.mu:
+	queue   []item
+	bytes   int  // of the queue and the open batch
+	full    bool // its partitions are to be paused until half is stored
+	stalled bool // it waits for the database
+}
+
+// item is a record that waits to be stored.
 type item struct {
 	p      *partition
 	epoch  int
+	after  int64 // where the partition was read up to before it
 	record *message.Record
 }
 
-func (i item) size() int { return i.record.Size() }
+// current says whether the record is still to be stored. Called under mu.
+func (it item) current() bool { return !it.p.gone && it.p.epoch == it.epoch }
 
-// valid says whether the item's partition is still ours and was not restarted since. Called under mu.
-func (i item) valid() bool { return !i.p.gone && i.p.phase == running && i.epoch == i.p.epoch }
-
-// writer stores the records of its partitions, one transaction at a time and in their order.
-type writer struct {
-	g    *Ingester
-	wake chan struct{}
-
-	// Under Ingester.mu.
-	queue   []item
-	bytes   int  // of the queue and of the batch in work
-	full    bool // its partitions are to be paused
-	stalled bool // the database is away: the same
+// entry is a record of an open batch, with what the routes make of it.
+type entry struct {
+	item
+	incoming []message.Incoming
 }
 
-func newWriter(g *Ingester) *writer { return &writer{g: g, wake: make(chan struct{}, 1)} }
+func newWriter(g *Ingester) *writer {
+	return &writer{
+		g: g, name: "writer " + strconv.Itoa(len(g.writers)+1), wake: make(chan struct{}, 1), revoked: make(chan struct{}, 1),
+	}
+}
 
-// bound is how many bytes a writer may hold.
-func (w *writer) bound() int { return max(1, w.g.cfg.BufferBytes/w.g.cfg.Writers) }
+// share is what a writer may hold of the buffer. A bound for each, and not one for all, keeps a writer that is stuck
+// from taking the room of the others.
+func (w *writer) share() int { return max(1, w.g.cfg.BufferBytes/w.g.cfg.Writers) }
 
 // push adds a record. Called under mu.
 func (w *writer) push(it item) {
 	w.queue = append(w.queue, it)
-	w.bytes += it.size()
-	if w.bytes >= w.bound() {
+	w.bytes += it.record.Size()
+	if w.bytes > w.share() && !w.full {
 		w.full = true
+		w.g.attention.Store(true)
 	}
 	kick(w.wake)
 }
 
-// release notes that so many bytes are held no more; at half of the bound its partitions go on. Called under mu.
+// release gives room back. Called under mu.
 func (w *writer) release(bytes int) {
 	w.bytes -= bytes
-	if w.bytes <= w.bound()/2 {
+	if w.bytes <= w.share()/2 && w.full {
 		w.full = false
+		w.g.attention.Store(true)
 	}
 }
 
-// forget drops what is buffered of a partition. Called under mu.
+// forget drops what is queued of a partition. Called under mu.
 func (w *writer) forget(p *partition) {
-	kept := w.queue[:0]
-	dropped := 0
-	for _, it := range w.queue {
-		if it.p == p {
-			dropped += it.size()
-			continue
+	bytes := 0
+	w.queue = slices.DeleteFunc(w.queue, func(it item) bool {
+		if it.p != p {
+			return false
 		}
-		kept = append(kept, it)
-	}
-	clear(w.queue[len(kept):])
-	w.queue = kept
-	w.release(dropped)
+		bytes += it.record.Size()
+		return true
+	})
+	w.release(bytes)
 }
 
-// run stores batch after batch until polling has ended and nothing is left, or the context ends.
+// pop takes the next record that fits into room bytes.
+func (w *writer) pop(room int) (item, bool) {
+	w.g.mu.Lock()
+	defer w.g.mu.Unlock()
+	if len(w.queue) == 0 || w.queue[0].record.Size() > room {
+		return item{}, false
+	}
+	it := w.queue[0]
+	w.queue[0] = item{} // the queue must not keep the record
+	w.queue = w.queue[1:]
+	return it, true
+}
+
+func (w *writer) waiting() int {
+	w.g.mu.Lock()
+	defer w.g.mu.Unlock()
+	return len(w.queue)
+}
+
+// run stores until the context ends, or until polling has ended and nothing waits.
 func (w *writer) run(ctx context.Context) {
-	for {
-		items := w.next(ctx)
-		if len(items) == 0 {
-			return
-		}
-		w.store(ctx, items)
-	}
-}
-
-// next waits for records and takes a batch: what waits at this moment, up to the bounds. There is no waiting for more:
-// while one batch is stored the next one forms. It returns nothing when there will be no more.
-func (w *writer) next(ctx context.Context) []item {
-	for {
-		if ctx.Err() != nil {
-			return nil
-		}
-		if items := w.take(); len(items) > 0 {
-			return items
+	for ctx.Err() == nil {
+		entries, bytes := w.collect(ctx)
+		if len(entries) > 0 {
+			ok := w.save(ctx, entries)
+			w.g.mu.Lock()
+			w.release(bytes)
+			w.g.mu.Unlock()
+			if !ok {
+				return
+			}
+			continue
 		}
 		select {
 		case <-w.wake:
 		case <-w.g.drain:
-			if items := w.take(); len(items) > 0 {
-				return items
+			if w.waiting() == 0 {
+				return
 			}
-			return nil
 		case <-ctx.Done():
-			return nil
 		}
 	}
 }
 
-// take removes a batch from the queue and marks its partitions as being saved.
-func (w *writer) take() []item {
-	w.g.mu.Lock()
-	defer w.g.mu.Unlock()
-	n, bytes := 0, 0
-	for n < len(w.queue) && n < w.g.cfg.BatchSize {
-		size := w.queue[n].size()
-		if n > 0 && bytes+size > w.g.cfg.BatchBytes {
+// evaluationLimit ends a batch whose records take long to evaluate.
+const evaluationLimit = time.Second
+
+// collect makes a batch of what waits, evaluating record by record. The writer is free, so the batch closes as soon as
+// nothing waits: it is small when there is little to do, and under load as large as what came during the last
+// transaction. It closes at the latest at its size or bytes; and of what comes while it is evaluated it takes only what
+// comes within the linger.
+func (w *writer) collect(ctx context.Context) (entries []entry, bytes int) {
+	opened, there := time.Now(), w.waiting()
+	for len(entries) < w.g.cfg.BatchSize && ctx.Err() == nil {
+		room := w.g.cfg.BatchBytes - bytes
+		if len(entries) == 0 {
+			room = int(^uint(0) >> 1) // a record that is larger than a batch goes alone
+		}
+		it, ok := w.pop(room)
+		if !ok {
 			break
 		}
-		bytes += size
-		n++
+		bytes += it.record.Size()
+		// Not cancelled at the stop: a key that is cut short would be another key.
+		entries = append(entries, entry{it, w.g.eval.incoming(context.WithoutCancel(ctx), it.record)})
+		if age := time.Since(opened); age >= evaluationLimit || (len(entries) >= there && age >= w.g.cfg.BatchLinger) {
+			break
+		}
 	}
-	if n == 0 {
-		return nil
-	}
-	items := append([]item(nil), w.queue[:n]...)
-	rest := copy(w.queue, w.queue[n:])
-	clear(w.queue[rest:])
-	w.queue = w.queue[:rest]
-	return items
-}
-
-// stall says on and off that the database takes nothing.
-func (w *writer) stall(on bool) {
-	w.g.mu.Lock()
-	defer w.g.mu.Unlock()
-	w.stalled = on
-}
-
-// pause waits before another try, at most until a revocation or the end of the process asks to look again.
-func (w *writer) pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-w.wake:
-	case <-ctx.Done():
-	}
+	slices.SortStableFunc(entries, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.record.Topic, b.record.Topic), cmp.Compare(a.record.Partition, b.record.Partition))
+	})
+	return entries, bytes
 }

@@ -133,10 +133,33 @@ func (c *Consumer) failed(err error) error {
 		return fatal(e)
 	case e.Code() == ck.ErrAutoOffsetReset:
 		c.events.OffsetLost()
+	case e.Code() == ck.ErrUnknownTopicOrPart, e.Code() == ck.ErrUnknownTopic, e.Code() == ck.ErrUnknownPartition:
+		// Said again and again while a topic is not there. TopicIDs tells, with the name.
 	default:
-		c.events.Trouble(e)
+		c.events.Trouble(&Error{e})
 	}
 	return nil
+}
+
+// Error is an error that librdkafka goes on after.
+type Error struct{ err ck.Error }
+
+// Error is librdkafka's text.
+func (e *Error) Error() string { return e.err.Error() }
+
+// Unwrap returns the error of confluent-kafka-go.
+func (e *Error) Unwrap() error { return e.err }
+
+// Refused says that Kafka does not let this process into the group as it is set up: an operator has to do something.
+// Until then librdkafka tries again and again.
+func (e *Error) Refused() bool {
+	switch e.err.Code() {
+	case ck.ErrTopicAuthorizationFailed, ck.ErrGroupAuthorizationFailed, ck.ErrClusterAuthorizationFailed,
+		ck.ErrSaslAuthenticationFailed, ck.ErrUnsupportedSaslMechanism, ck.ErrAuthentication,
+		ck.ErrInvalidSessionTimeout, ck.ErrInconsistentGroupProtocol, ck.ErrInvalidGroupID, ck.ErrGroupMaxSizeReached:
+		return true
+	}
+	return false
 }
 
 func fatal(e ck.Error) error {
