@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -9,6 +10,8 @@ import (
 	"github.com/ferry-forward/ferry/internal/testkit/kafkatest"
 	"github.com/ferry-forward/ferry/internal/testkit/receivertest"
 )
+
+var errKilled = errors.New("the process that committed is dead")
 
 // The four points at which a process can die between Kafka and the receiver. Each is held open from outside, by a lock in the
 // database or by a broker that does not answer, so that the real binaries die exactly there.
@@ -41,10 +44,10 @@ func TestKilledBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.Fake(t)
 	e := newEnv(t, c, 2)
+	killed := make(chan struct{})
 	c.Fake.ControlKey(int16(kmsg.OffsetCommit), func(kmsg.Request) (kmsg.Response, error, bool) {
-		c.Fake.KeepControl()
-		c.Fake.SleepControl(func() { <-t.Context().Done() })
-		return nil, nil, false
+		c.Fake.SleepControl(func() { <-killed })
+		return nil, errKilled, true // the request of the dead: never answered, never carried out
 	})
 	in := e.ingester()
 	e.produce(0, 200, 2)
@@ -55,6 +58,7 @@ func TestKilledBeforeTheCommit(t *testing.T) {
 	if got := len(c.Committed(t, e.group)); got != 0 {
 		t.Fatalf("offsets of %d partitions were committed", got)
 	}
+	close(killed)
 	e.ingester()
 	e.produce(200, 100, 2)
 	e.accounted(300)
