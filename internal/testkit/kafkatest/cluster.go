@@ -97,6 +97,10 @@ func At(t testing.TB, addr string) *Cluster {
 		kgo.SeedBrokers(addr),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(0),
+		// An idempotent producer that forgets a topic (see AddPartitions) begins its sequence again, and the broker takes
+		// its next records for repeats.
+		kgo.DisableIdempotentWrite(),
+		kgo.MaxProduceRequestsInflightPerBroker(1),
 		kgo.ProducerBatchMaxBytes(16<<20),
 		kgo.MetadataMinAge(50*time.Millisecond),
 	)

@@ -1,0 +1,35 @@
+package ingest
+
+// Paused counts the partitions that the source was told to pause.
+func Paused(g *Ingester) (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.parts {
+		if p.phase == running && p.paused {
+			n++
+		}
+	}
+	return n
+}
+
+// Owned counts the partitions of the process that are read.
+func Owned(g *Ingester) (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.parts {
+		if p.phase == running {
+			n++
+		}
+	}
+	return n
+}
+
+// Buffered is how many bytes of records are in memory.
+func Buffered(g *Ingester) (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, w := range g.writers {
+		n += w.bytes
+	}
+	return n
+}
