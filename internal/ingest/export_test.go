@@ -1,5 +1,11 @@
 package ingest
 
+import (
+	"context"
+
+	"github.com/ferry-forward/ferry/internal/message"
+)
+
 // Paused counts the partitions that the source was told to pause.
 func Paused(g *Ingester) (n int) {
 	g.mu.Lock()
@@ -32,4 +38,9 @@ func Buffered(g *Ingester) (n int) {
 		n += w.bytes
 	}
 	return n
+}
+
+// Evaluate says what the routes make of a record.
+func Evaluate(cfg Config, r *message.Record) []message.Incoming {
+	return newEvaluator(cfg.withDefaults()).incoming(context.Background(), r)
 }

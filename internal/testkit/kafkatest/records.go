@@ -182,3 +182,24 @@ func (c *Cluster) Lag(t testing.TB, group, topic string) int64 {
 	}
 	return lag
 }
+
+// DeleteRecords removes the records of a partition before an offset, as retention would.
+func (c *Cluster) DeleteRecords(t testing.TB, tp message.TopicPartition, before int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	p := kmsg.NewDeleteRecordsRequestTopicPartition()
+	p.Partition, p.Offset = tp.Partition, before
+	topic := kmsg.NewDeleteRecordsRequestTopic()
+	topic.Topic, topic.Partitions = tp.Topic, append(topic.Partitions, p)
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.TimeoutMillis = int32(limit.Milliseconds())
+	req.Topics = append(req.Topics, topic)
+	resp, err := req.RequestWith(ctx, c.client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		t.Fatalf("removing records of %s: %v", tp, err)
+	}
+}
