@@ -203,6 +203,7 @@ func (c *counts) IngestBatch(time.Duration) {}
 func (c *counts) IngestLag(topic string, partition int32, n int64) {
 	c.with(func() { c.lag[tp(topic, partition)] = n })
 }
+
 func (c *counts) IngestGone(topic string, partition int32) {
 	c.with(func() { delete(c.lag, tp(topic, partition)) })
 }
