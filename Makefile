@@ -49,6 +49,12 @@ test-unit: ## Run the tests that need neither Postgres nor Kafka
 	go test -race -timeout 5m $(TEST_FLAGS) $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
 		| grep -vE 'testkit/(pgtest|kafkatest|services)|internal/localpg|internal/demo|/test/' | cut -d ' ' -f 1)
 
+.PHONY: torture
+torture: ## Run the end-to-end tests with outages and waits at their full length
+	@tools/need test
+	@go build -buildvcs=false -o .cache/services ./internal/testkit/services
+	@exec .cache/services -- go test -race -tags torture -count 1 -timeout 60m $(TEST_FLAGS) ./test/...
+
 .PHONY: lint
 lint: lint-go lint-generated lint-mod lint-shell lint-compose ## Check style, generated files, go.mod, scripts and compose.yaml
 
