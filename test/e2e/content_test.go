@@ -39,8 +39,10 @@ func TestHostileRecordsGoOutAsTheyCame(t *testing.T) {
 			{Value: nil},
 			{Key: []byte(""), Value: []byte(`{"id":"emptykey"}`)},
 			{Key: []byte("\xff\x00"), Value: []byte(`{"id":"oddkey"}`), Timestamp: time.UnixMilli(-1)},
-			{Value: []byte(`{"id":"epoch"}`), Timestamp: time.UnixMilli(1),
-				Headers: []message.Header{{Name: "h", Value: []byte{2}}, {Name: "h", Value: nil}, {Name: "", Value: []byte("\xff")}}},
+			{
+				Value: []byte(`{"id":"epoch"}`), Timestamp: time.UnixMilli(1),
+				Headers: []message.Header{{Name: "h", Value: []byte{2}}, {Name: "h", Value: nil}, {Name: "", Value: []byte("\xff")}},
+			},
 		}
 		var all []kafkatest.Record
 		for i, h := range hostile {
