@@ -19,17 +19,41 @@ func TestRecordsAreStoredAndThenCommitted(t *testing.T) {
 	kafkatest.Both(t, func(t *testing.T, c *kafkatest.Cluster) {
 		topic, group, m := c.Topic(t, "basic", 6), kafkatest.Name("group"), newMemory()
 		n := produce(t, c, topic, 6, 500)
-		// What Kafka was told must never be ahead of what is stored.
+		// What Kafka was told must never be ahead of what is stored. Each partition's second transaction waits for a commit
+		// after its first, so that there are commits while much is buffered and not stored.
 		var early atomic.Int64
-		s := setup{group: group, source: func(s ingest.Source) ingest.Source {
-			return &spy{Source: s, commit: func(offsets []message.Committed) {
-				for _, o := range offsets {
-					if o.Offset > m.row(o.TopicPartition) {
-						early.Add(1)
+		seen, first := sync.Map{}, make(chan struct{})
+		var once, much sync.Once
+		var polls atomic.Int64
+		polled := make(chan struct{})
+		s := setup{
+			group:  group,
+			config: func(c *ingest.Config) { c.BatchSize = 100 },
+			source: func(s ingest.Source) ingest.Source {
+				return &spy{Source: s, poll: func() {
+					if polls.Add(1) > int64(n/2) {
+						much.Do(func() { close(polled) })
 					}
-				}
-			}}
-		}}
+				}, commit: func(offsets []message.Committed) {
+					for _, o := range offsets {
+						if o.Offset > m.row(o.TopicPartition) {
+							early.Add(1)
+						}
+					}
+					once.Do(func() { close(first) })
+				}}
+			},
+		}
+		m.before = func(_ context.Context, b *message.Batch) error {
+			if b == nil {
+				return nil
+			}
+			<-polled
+			if _, again := seen.LoadOrStore(b.Advances[0].TopicPartition, true); again {
+				<-first
+			}
+			return nil
+		}
 		p := run(t, c, m, s, plain(topic))
 		wait(t, "all records", func() bool { return m.stored() == n })
 		wait(t, "the commit", func() bool { return committed(t, c, group, topic) })
@@ -70,10 +94,16 @@ func TestRecordsAreStoredAndThenCommitted(t *testing.T) {
 	})
 }
 
-// spy looks at commits on their way to Kafka.
+// spy looks at polls and at commits on their way to Kafka.
 type spy struct {
 	ingest.Source
+	poll   func()
 	commit func(offsets []message.Committed)
+}
+
+func (s *spy) Poll(timeout time.Duration) error {
+	s.poll()
+	return s.Source.Poll(timeout)
 }
 
 func (s *spy) Commit(ctx context.Context, offsets []message.Committed, done func()) error {

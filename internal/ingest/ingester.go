@@ -72,7 +72,7 @@ type Config struct {
 	BatchBytes  int           // bytes in one transaction at most, a larger record goes alone; 8 MiB
 	BatchLinger time.Duration // how long a batch stays open for further records; 0: not at all
 	Writers     int           // transactions side by side; 2
-	BufferBytes int           // bytes of records that are read and not stored; 64 MiB
+	BufferBytes int           // bytes of records that are read and not stored; 32 MiB
 	// ShutdownTimeout bounds the stop: half of it for storing, the rest for commit and leaving the group; 10 s.
 	ShutdownTimeout time.Duration
 
@@ -92,7 +92,7 @@ func (c Config) withDefaults() Config {
 	set(&c.BatchSize, 500)
 	set(&c.BatchBytes, 8<<20)
 	set(&c.Writers, 2)
-	set(&c.BufferBytes, 64<<20)
+	set(&c.BufferBytes, 32<<20)
 	if c.ShutdownTimeout <= 0 {
 		c.ShutdownTimeout = 10 * time.Second
 	}

@@ -111,9 +111,9 @@ var refused = map[string]string{
 // Prefetch: what librdkafka reads ahead is bounded in bytes, whatever waits in Kafka. A record that is larger than any
 // of these bounds still comes, alone.
 const (
-	queuedKbytes      = 16 << 10 // in librdkafka's queue, in KiB
-	fetchBytes        = 8 << 20  // of one response
-	partitionBytes    = 1 << 20  // of one partition in a response
+	queuedKbytes      = 8 << 10 // in librdkafka's queue, in KiB
+	fetchBytes        = 4 << 20 // of one response
+	partitionBytes    = 1 << 20 // of one partition in a response
 	receiveBytes      = 128 << 20
 	metadataRefreshMs = 10_000 // a topic or partition that is new is found in this time
 )
