@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ferry-forward/ferry/internal/app"
@@ -110,15 +111,18 @@ func TestGoRunsUntilStopped(t *testing.T) {
 
 func TestGoTellsOfFailure(t *testing.T) {
 	t.Parallel()
-	life := newLifecycle()
-	fatal := errors.New("fenced")
-	for range 2 {
-		life.Go(t.Context(), "ingest", time.Second, func(context.Context) error { return fatal })
-	}
-	if err := life.Wait(t.Context()); !errors.Is(err, fatal) {
-		t.Errorf("got %v", err)
-	}
-	if err := life.Stop(t.Context()); err != nil {
-		t.Errorf("told twice: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		life := newLifecycle()
+		fatal := errors.New("fenced")
+		for range 2 {
+			life.Go(t.Context(), "ingest", time.Second, func(context.Context) error { return fatal })
+		}
+		synctest.Wait() // both have failed before they are asked to stop
+		if err := life.Wait(t.Context()); !errors.Is(err, fatal) {
+			t.Errorf("got %v", err)
+		}
+		if err := life.Stop(t.Context()); err != nil {
+			t.Errorf("told twice: %v", err)
+		}
+	})
 }
