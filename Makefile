@@ -61,6 +61,7 @@ lint: lint-go lint-generated lint-mod lint-shell lint-compose ## Check style, ge
 .PHONY: lint-go
 lint-go:
 	go vet ./...
+	go vet -tags torture ./test/...
 	tools/run lint run
 
 # Generates everything again in a copy of the tree, and compares.
