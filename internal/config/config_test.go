@@ -35,7 +35,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if in.Routes != "routes.yaml" || in.KafkaGroup != "ferry" || in.BatchSize != 500 || in.BatchBytes != 8<<20 ||
-		in.BatchLinger != 50*time.Millisecond || in.Writers != 2 || in.BufferBytes != 64<<20 ||
+		in.BatchLinger != 50*time.Millisecond || in.Writers != 2 || in.BufferBytes != 32<<20 ||
 		in.AdminAddr != "127.0.0.1:9101" || in.ShutdownTimeout != 10*time.Second || in.LogLevel != "info" ||
 		in.LogFormat != "json" || in.PollOnly {
 		t.Errorf("ingester: %+v", in)

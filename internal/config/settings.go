@@ -47,8 +47,8 @@ type Ingester struct {
 	// Writers is how many transactions run side by side. Default 2, 1 to 32.
 	Writers int `split_words:"true" default:"2" min:"1" max:"32" desc:"Transactions that run side by side. A partition always stays on the same one."`
 
-	// BufferBytes bounds the records that were read and are not stored yet. Default 64 MiB, at least BatchBytes.
-	BufferBytes Bytes `split_words:"true" default:"64MiB" min:"1MiB" max:"64GiB" desc:"Bytes of records in memory that are not stored yet; at this bound partitions are paused. At least FERRY_BATCH_BYTES."`
+	// BufferBytes bounds the records that were read and are not stored yet. Default 32 MiB, at least BatchBytes.
+	BufferBytes Bytes `split_words:"true" default:"32MiB" min:"1MiB" max:"64GiB" desc:"Bytes of records in memory that are not stored yet; at this bound partitions are paused. At least FERRY_BATCH_BYTES."`
 
 	// DatabaseMaxConns bounds the connection pool. Default 0: FERRY_WRITERS + 2.
 	DatabaseMaxConns int `split_words:"true" default:"0" min:"0" max:"1000" desc:"Database connections at most. 0: FERRY_WRITERS + 2."`

@@ -20,10 +20,11 @@ func TestRandomKills(t *testing.T) {
 	})
 	t.Run("kafka", func(t *testing.T) {
 		t.Parallel()
-		randomKills(t, kafkatest.Real(t), 6_000, 3)
+		randomKills(t, kafkatest.Real(t), 20_001, 3)
 	})
 }
 
+// randomKills produces the records in as many equal shares as there are kills.
 func randomKills(t *testing.T, c *kafkatest.Cluster, records, kills int) {
 	const partitions, concurrency = 6, 50
 	seed := uint64(time.Now().UnixNano())
