@@ -48,8 +48,8 @@ func (m *Metrics) ServeMessages(count func(context.Context) (map[string]Counts, 
 	m.registry.MustRegister(&messages{
 		count: count, log: log, routes: m.options.Routes, inFlight: &m.inFlight,
 		desc: prometheus.NewDesc("ferry_messages",
-			"Messages by state in the whole database, in_progress (requests in flight) in this process. Delivered and failed ones "+
-				"that retention purged are not counted.",
+			"Messages by state in the whole database; in_progress (requests in flight, until their outcome is stored) in this "+
+				"process.",
 			[]string{"route", "state"}, nil),
 	})
 }

@@ -69,7 +69,7 @@ func NewMetrics(o MetricsOptions) *Metrics {
 			"Requests by verdict and by HTTP status or error class.", "route", "verdict", "code"),
 		requests: histograms("ferry_request_seconds", "Time of one request, its response included.", requestBuckets),
 		endToEnd: histograms("ferry_end_to_end_seconds", "Time from the record's Kafka timestamp to its delivery.", endToEndBuckets),
-		slots:    gauges("ferry_worker_slots", "Requests that may be in flight in this process.", "route", "state"),
+		slots:    gauges("ferry_worker_slots", "Requests that may be in flight in this process, until their outcome is stored.", "route", "state"),
 		connections: counters("ferry_connections_total",
 			"Connections taken for a request, by whether they were open already.", "route", "reused"),
 		inFlight: inFlight{byRoute: map[string]int{}},

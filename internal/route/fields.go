@@ -74,7 +74,7 @@ func routeFields() []field[Route] {
 			value: into(upTo(1000).withDefault(20), func(r *Route, v int) { r.JobSize = v }),
 		},
 		{
-			name: "concurrency", doc: "How many requests may be in flight, for each forwarder.",
+			name: "concurrency", doc: "How many requests may be in flight, for each forwarder. A request counts until its outcome is stored.",
 			value: into(upTo(10_000).withDefault(100), func(r *Route, v int) { r.Concurrency = v }),
 		},
 		{name: "request", required: true, own: true, doc: "What is sent.", value: group(requestFields()...)},
@@ -191,7 +191,7 @@ func retryFields() []field[Route] {
 			value: into(float(0, 1).withDefault(0.2), func(r *Route, v float64) { r.Retry.Jitter = v }),
 		},
 		{
-			name: "max_age", doc: "A message that is older than this (since it was received or last replayed) fails, also while it waits.",
+			name: "max_age", doc: "A message that is older than this (since it was received) fails, also while it waits.",
 			value: into(duration(time.Second, year).withDefault("72h"), func(r *Route, v time.Duration) { r.Retry.MaxAge = v }),
 		},
 		{
@@ -231,11 +231,11 @@ func httpFields() []field[Route] {
 func retentionFields() []field[Route] {
 	return []field[Route]{
 		{
-			name: "delivered", doc: "How long delivered messages are kept.",
+			name: "delivered", doc: "How long delivered messages are to be kept. Nothing is removed in this version.",
 			value: into(duration(time.Second, 10*year).withDefault("168h"), func(r *Route, v time.Duration) { r.Retention.Delivered = v }),
 		},
 		{
-			name: "failed", doc: "How long failed messages are kept, and can be replayed.",
+			name: "failed", doc: "How long failed messages are to be kept. Nothing is removed in this version.",
 			value: into(duration(time.Second, 10*year).withDefault("720h"), func(r *Route, v time.Duration) { r.Retention.Failed = v }),
 		},
 	}
