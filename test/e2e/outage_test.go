@@ -4,17 +4,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/ferry-forward/ferry/internal/localpg"
 	"github.com/ferry-forward/ferry/internal/testkit/kafkatest"
-	"github.com/ferry-forward/ferry/internal/testkit/pgtest"
 	"github.com/ferry-forward/ferry/internal/testkit/proctest"
 	"github.com/ferry-forward/ferry/internal/testkit/receivertest"
 )
@@ -22,36 +16,14 @@ import (
 // The database goes away under load and comes back: both processes stay, say what is missing, lose nothing, and flow again.
 func TestDatabaseAwayAndBack(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "ferry-outage-") // not t.TempDir, which the server's own user can't enter
-	if err == nil {
-		err = os.Chmod(dir, 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	server, err := localpg.Start(t.Context(), localpg.Config{Dir: dir, Params: pgtest.Params()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
 	e := newEnv(t, kafkatest.Fake(t), 2)
-	e.db = server.URL
-	e.pool.Close()
-	if e.pool, err = pgxpool.New(t.Context(), server.URL); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.pool.Close)
-	if _, stderr, code := proctest.Run(t, binaries.Path(t, "forwarder"), e.common(), "migrate", "up"); code != 0 {
-		t.Fatal(stderr)
-	}
+	db := e.ownDatabase()
 	e.receiver.Always(receivertest.Status(200).After(5 * time.Millisecond))
 	inPort, fwPort := freePort(t), freePort(t)
 	in, fw := e.ingester("FERRY_ADMIN_ADDR=127.0.0.1:"+inPort), e.forwarder("FERRY_ADMIN_ADDR=127.0.0.1:"+fwPort)
 	e.produce(0, 2000, 2)
 	e.receiver.WaitUpTo(t, patience, "some requests", func() bool { return e.receiver.Count() > 200 })
-	port := mustConfig(t, server.URL).Port
-	server.Stop()
+	db.stop()
 	e.produce(2000, 500, 2)
 	for _, p := range []string{inPort, fwPort} {
 		proctest.Eventually(t, patience, func() error {
@@ -66,10 +38,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 		}
 	}
 	outlast(5 * time.Minute)
-	server, err = localpg.Start(t.Context(), localpg.Config{Dir: dir, Port: int(port), Params: pgtest.Params()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db.start()
 	e.accounted(2500)
 	if d := e.duplicates(); d > 50 {
 		t.Errorf("%d requests too many with 50 in flight at most", d)
@@ -85,15 +54,6 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	if !in.Running() || !fw.Running() {
 		t.Error("a process ended")
 	}
-}
-
-func mustConfig(t *testing.T, url string) *pgx.ConnConfig {
-	t.Helper()
-	c, err := pgx.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // Secrets of the URL and of headers turn up nowhere, whatever goes wrong.

@@ -35,7 +35,10 @@ func Fake(t testing.TB, opts ...kfake.Opt) *Cluster {
 	t.Helper()
 	fake, err := kfake.NewCluster(append([]kfake.Opt{
 		kfake.NumBrokers(1),
-		kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}),
+		kfake.BrokerConfigs(map[string]string{
+			"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000",
+			"group.consumer.session.timeout.ms": "6000", "group.consumer.heartbeat.interval.ms": "500",
+		}),
 		kfake.GroupMinSessionTimeout(time.Second),
 	}, opts...)...)
 	if err != nil {

@@ -25,6 +25,14 @@ type Record struct {
 // Value is a record with only a value, for partition 0.
 func Value(value string) Record { return Record{Value: []byte(value)} }
 
+func (r Record) of(topic string) *kgo.Record {
+	out := &kgo.Record{Topic: topic, Partition: r.Partition, Key: r.Key, Value: r.Value, Timestamp: r.Timestamp}
+	for _, h := range r.Headers {
+		out.Headers = append(out.Headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})
+	}
+	return out
+}
+
 // Produce writes records in order and returns the offsets they got.
 func (c *Cluster) Produce(t testing.TB, topic string, records ...Record) []int64 {
 	t.Helper()
@@ -32,11 +40,7 @@ func (c *Cluster) Produce(t testing.TB, topic string, records ...Record) []int64
 	defer cancel()
 	batch := make([]*kgo.Record, len(records))
 	for i, r := range records {
-		out := &kgo.Record{Topic: topic, Partition: r.Partition, Key: r.Key, Value: r.Value, Timestamp: r.Timestamp}
-		for _, h := range r.Headers {
-			out.Headers = append(out.Headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})
-		}
-		batch[i] = out
+		batch[i] = r.of(topic)
 	}
 	results := c.client.ProduceSync(ctx, batch...)
 	if err := results.FirstErr(); err != nil {

@@ -135,6 +135,12 @@ func clean(env []string) []string {
 // Signal sends a signal to the process.
 func (p *Proc) Signal(s os.Signal) { _ = p.cmd.Process.Signal(s) }
 
+// Freeze keeps the process from running (SIGSTOP): its connections stay open and it does nothing.
+func (p *Proc) Freeze() { p.Signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen process run on, where it was.
+func (p *Proc) Thaw() { p.Signal(syscall.SIGCONT) }
+
 // Kill sends SIGKILL and waits for the end.
 func (p *Proc) Kill() {
 	p.Signal(syscall.SIGCONT)
