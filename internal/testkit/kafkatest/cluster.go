@@ -33,6 +33,11 @@ const limit = 30 * time.Second
 // Fake starts a kfake broker for one test. It creates no topics by itself; kfake.DataDir keeps its data.
 func Fake(t testing.TB, opts ...kfake.Opt) *Cluster {
 	t.Helper()
+	return fake(t, opts)
+}
+
+func fake(t testing.TB, opts []kfake.Opt, client ...kgo.Opt) *Cluster {
+	t.Helper()
 	fake, err := kfake.NewCluster(append([]kfake.Opt{
 		kfake.NumBrokers(1),
 		kfake.BrokerConfigs(map[string]string{
@@ -45,7 +50,7 @@ func Fake(t testing.TB, opts ...kfake.Opt) *Cluster {
 		t.Fatalf("starting kfake: %v", err)
 	}
 	t.Cleanup(fake.Close)
-	c := At(t, fake.ListenAddrs()[0])
+	c := At(t, fake.ListenAddrs()[0], client...)
 	c.Fake = fake
 	return c
 }
@@ -93,10 +98,10 @@ func Both(t *testing.T, test func(t *testing.T, c *Cluster)) {
 	t.Run("kafka", func(t *testing.T) { t.Parallel(); test(t, Real(t)) })
 }
 
-// At returns the helpers for a broker that runs at addr.
-func At(t testing.TB, addr string) *Cluster {
+// At returns the helpers for a broker that runs at addr. The options are for the helpers' own client.
+func At(t testing.TB, addr string, opts ...kgo.Opt) *Cluster {
 	t.Helper()
-	client, err := kgo.NewClient(
+	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(addr),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(0),
@@ -104,9 +109,9 @@ func At(t testing.TB, addr string) *Cluster {
 		// its next records for repeats.
 		kgo.DisableIdempotentWrite(),
 		kgo.MaxProduceRequestsInflightPerBroker(1),
-		kgo.ProducerBatchMaxBytes(16<<20),
-		kgo.MetadataMinAge(50*time.Millisecond),
-	)
+		kgo.ProducerBatchMaxBytes(16 << 20),
+		kgo.MetadataMinAge(50 * time.Millisecond),
+	}, opts...)...)
 	if err != nil {
 		t.Fatalf("connecting to Kafka at %s: %v", addr, err)
 	}

@@ -19,8 +19,10 @@ import (
 
 // Broker is a real Kafka broker that is a child of this process.
 type Broker struct {
-	// Addr is its bootstrap address, host:port, the same over restarts.
+	// Addr is its bootstrap address, host:port, the same over restarts. It is open to everybody.
 	Addr string
+	// Addrs are the addresses of the further listeners, by their names.
+	Addrs map[string]string
 
 	dir, java, libs string
 	mu              sync.Mutex
@@ -38,9 +40,16 @@ func StartReal(dir string) (addr string, stop func(), err error) {
 	return b.Addr, b.Stop, nil
 }
 
+// Listener is a door for clients beside the one that is open to everybody.
+type Listener struct {
+	Name       string // upper case
+	Protocol   string // SSL, SASL_PLAINTEXT or SASL_SSL
+	Properties map[string]string
+}
+
 // NewBroker starts a real Kafka broker that keeps its data in dir. Properties are added to server.properties, or
-// replace what stands there.
-func NewBroker(dir string, properties map[string]string) (*Broker, error) {
+// replace what stands there; those of a listener are for that one alone.
+func NewBroker(dir string, properties map[string]string, listeners ...Listener) (*Broker, error) {
 	java, err := need("java", "openjdk-17-jre-headless")
 	if err != nil {
 		return nil, err
@@ -51,7 +60,7 @@ func NewBroker(dir string, properties map[string]string) (*Broker, error) {
 	}
 	b := &Broker{dir: dir, java: java, libs: filepath.Join(libs, "*")}
 	for try := 1; ; try++ {
-		err = b.setUp(properties)
+		err = b.setUp(properties, listeners)
 		if err == nil {
 			err = b.Start()
 		}
@@ -66,8 +75,8 @@ func NewBroker(dir string, properties map[string]string) (*Broker, error) {
 }
 
 // setUp writes server.properties with free ports and formats the data directory.
-func (b *Broker) setUp(properties map[string]string) error {
-	ports, err := freePorts(2)
+func (b *Broker) setUp(properties map[string]string, listeners []Listener) error {
+	ports, err := freePorts(2 + len(listeners))
 	if err != nil {
 		return err
 	}
@@ -78,7 +87,7 @@ func (b *Broker) setUp(properties map[string]string) error {
 		"node.id":                                          "1",
 		"listeners":                                        "PLAINTEXT://" + b.Addr + ",CONTROLLER://" + controller,
 		"advertised.listeners":                             "PLAINTEXT://" + b.Addr,
-		"listener.security.protocol.map":                   "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
+		"listener.security.protocol.map":                   "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
 		"controller.listener.names":                        "CONTROLLER",
 		"controller.quorum.bootstrap.servers":              controller,
 		"log.dirs":                                         filepath.Join(b.dir, "data"),
@@ -104,6 +113,11 @@ func (b *Broker) setUp(properties map[string]string) error {
 	for k, v := range properties {
 		all[k] = strings.NewReplacer("{addr}", b.Addr, "{controller}", controller).Replace(v)
 	}
+	b.Addrs = make(map[string]string, len(listeners))
+	for i, l := range listeners {
+		b.Addrs[l.Name] = net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[2+i]))
+		l.add(all, b.Addrs[l.Name])
+	}
 	var text strings.Builder
 	for k, v := range all {
 		text.WriteString(k + "=" + v + "\n")
@@ -122,6 +136,16 @@ func (b *Broker) setUp(properties map[string]string) error {
 		return fmt.Errorf("formatting its storage: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// add adds the listener's own properties to those of its broker.
+func (l Listener) add(all map[string]string, addr string) {
+	all["listeners"] += "," + l.Name + "://" + addr
+	all["advertised.listeners"] += "," + l.Name + "://" + addr
+	all["listener.security.protocol.map"] += "," + l.Name + ":" + l.Protocol
+	for k, v := range l.Properties {
+		all["listener.name."+strings.ToLower(l.Name)+"."+k] = v
+	}
 }
 
 func (b *Broker) properties() string { return filepath.Join(b.dir, "server.properties") }
