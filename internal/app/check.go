@@ -15,12 +15,13 @@ type Checked struct {
 	Settings any         // loaded settings
 	Routes   *route.File // nil: could not be read
 	Err      error       // the faults of both
+	Warnings []string    // what looks odd in the settings
 	More     string      // what else is worth knowing when there are none
 }
 
 // WriteCheck says on out what would run, secrets masked, and on warnings what looks odd. Faults become a finding.
 func WriteCheck(out, warnings io.Writer, c Checked) error {
-	for _, line := range Warnings(c.Routes) {
+	for _, line := range append(Warnings(c.Routes), c.Warnings...) {
 		_, _ = fmt.Fprintln(warnings, "warning: "+line)
 	}
 	if c.Err != nil {

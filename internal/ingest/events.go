@@ -148,6 +148,8 @@ func (g *Ingester) Trouble(err error) {
 	var refused interface{ Refused() bool }
 	if errors.As(err, &refused) && refused.Refused() {
 		g.health.fault(PartKafka, faultGroup, err.Error())
+	} else {
+		g.health.note(err.Error())
 	}
 	kick(g.watch)
 }

@@ -19,7 +19,7 @@ func TestRebalanceUnderLoad(t *testing.T) {
 	for name, properties := range map[string]map[string]string{
 		"cooperative-sticky": nil,
 		"range":              {"partition.assignment.strategy": "range"},
-		"consumer":           {"group.protocol": "consumer", "session.timeout.ms": "", "heartbeat.interval.ms": ""},
+		"consumer":           {"group.protocol": "consumer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,6 +21,7 @@ type health struct {
 
 	mu     sync.Mutex
 	faults map[string]map[string]string // part → fault → why
+	noted  string                       // see note
 }
 
 func newHealth(ready func(part string, ok bool, why string)) *health {
@@ -32,6 +33,23 @@ func (h *health) fault(part, fault, why string) { h.set(part, fault, why) }
 
 // clear says that it is not, or not any more. The part is ready when nothing else is wrong with it.
 func (h *health) clear(part, fault string) { h.set(part, fault, "") }
+
+// note keeps an error of Kafka that need not mean anything by itself: one broker of several, or for a moment.
+func (h *health) note(why string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.noted = why
+}
+
+// because adds what was noted last to a fault: "timed out" alone does not say that a password is wrong.
+func (h *health) because(why string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.noted == "" {
+		return why
+	}
+	return why + "; " + h.noted
+}
 
 func (h *health) set(part, fault, why string) {
 	h.mu.Lock()

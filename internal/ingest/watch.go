@@ -53,9 +53,10 @@ func (g *Ingester) lookAtTopics(ctx context.Context) bool {
 		return false
 	}
 	if err != nil {
-		g.health.fault(PartKafka, faultBroker, err.Error())
+		g.health.fault(PartKafka, faultBroker, g.health.because(err.Error()))
 		return false
 	}
+	g.health.note("")
 	g.health.clear(PartKafka, faultBroker)
 	g.noticeNewIDs(ids)
 	var missing []string

@@ -49,6 +49,7 @@ type Consumer struct {
 	log    *slog.Logger
 
 	assigned map[message.TopicPartition]*partition // of the polling goroutine
+	troubles troubles                              // of the polling goroutine
 
 	logs    chan ck.LogEvent
 	logDone sync.WaitGroup
@@ -56,6 +57,7 @@ type Consumer struct {
 	mu      sync.Mutex // guards what follows
 	calls   int        // calls under way that use the handle
 	closing bool
+	dead    bool          // a fatal error was told
 	idle    chan struct{} // closed when closing and no call is under way
 }
 
@@ -72,6 +74,7 @@ func New(cfg Config, events Events) (*Consumer, error) {
 	c := &Consumer{
 		events: events, log: logger, logs: make(chan ck.LogEvent, 100), idle: make(chan struct{}),
 		assigned: map[message.TopicPartition]*partition{},
+		troubles: troubles{certs: &inspector{cfg: cfg}, tokens: securityOf(cfg.Properties).oidc},
 	}
 	m["go.logs.channel.enable"] = true
 	m["go.logs.channel"] = c.logs
@@ -115,13 +118,11 @@ func (c *Consumer) Poll(timeout time.Duration) error {
 	case ck.Error:
 		return c.failed(e)
 	case ck.OAuthBearerTokenRefresh:
-		c.events.Trouble(errNoToken)
-		_ = c.c.SetOAuthBearerTokenFailure(errNoToken.Error())
+		// Comes where librdkafka gets no tokens by itself, which Check refuses.
+		_ = c.c.SetOAuthBearerTokenFailure("sasl.oauthbearer.method is not oidc")
 	}
 	return nil
 }
-
-var errNoToken = errors.New("OAuth tokens need sasl.oauthbearer.method=oidc with its endpoint in FERRY_KAFKA_CONFIG")
 
 // failed sorts out errors: fatal ones, a lost offset, and all others, which librdkafka gets over.
 func (c *Consumer) failed(err error) error {
@@ -130,58 +131,41 @@ func (c *Consumer) failed(err error) error {
 	case !errors.As(err, &e):
 		c.events.Trouble(err)
 	case e.IsFatal():
+		c.mu.Lock()
+		c.dead = true
+		c.mu.Unlock()
 		return fatal(e)
 	case e.Code() == ck.ErrAutoOffsetReset:
 		c.events.OffsetLost()
 	case e.Code() == ck.ErrUnknownTopicOrPart, e.Code() == ck.ErrUnknownTopic, e.Code() == ck.ErrUnknownPartition:
 		// Said again and again while a topic is not there. TopicIDs tells, with the name.
 	default:
-		c.events.Trouble(&Error{e})
+		c.events.Trouble(c.troubles.explain(e))
 	}
 	return nil
 }
 
-// Error is an error that librdkafka goes on after.
-type Error struct{ err ck.Error }
-
-// Error is librdkafka's text.
-func (e *Error) Error() string { return e.err.Error() }
-
-// Unwrap returns the error of confluent-kafka-go.
-func (e *Error) Unwrap() error { return e.err }
-
-// Refused says that Kafka does not let this process into the group as it is set up: an operator has to do something.
-// Until then librdkafka tries again and again.
-func (e *Error) Refused() bool {
-	switch e.err.Code() {
-	case ck.ErrTopicAuthorizationFailed, ck.ErrGroupAuthorizationFailed, ck.ErrClusterAuthorizationFailed,
-		ck.ErrSaslAuthenticationFailed, ck.ErrUnsupportedSaslMechanism, ck.ErrAuthentication,
-		ck.ErrInvalidSessionTimeout, ck.ErrInconsistentGroupProtocol, ck.ErrInvalidGroupID, ck.ErrGroupMaxSizeReached:
-		return true
-	}
-	return false
-}
-
-func fatal(e ck.Error) error {
-	switch e.Code() {
-	case ck.ErrFencedInstanceID:
-		return fmt.Errorf("another process joined the group under the same group.instance.id: %w; give each process its own", e)
-	}
-	return fmt.Errorf("the Kafka consumer can't go on: %w", e)
-}
-
 // Close leaves the group, telling Events of the partitions it gives up, and frees everything. When the context ends
 // first, the rest goes on in the background and the process had better exit. It is called once.
+//
+// After a fatal error there is no group to leave, and nothing is freed: librdkafka then refuses to begin with closing,
+// which confluent-kafka-go does not notice, and waits for the end for ever.
 func (c *Consumer) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closing = true
+	dead := c.dead
 	if c.calls == 0 {
 		close(c.idle)
 	}
 	c.mu.Unlock()
+	if dead {
+		c.troubles.certs.stop()
+		return nil
+	}
 	done := make(chan error, 1)
 	go func() {
 		<-c.idle // librdkafka must not be destroyed under a call
+		c.troubles.certs.stop()
 		err := c.c.Close()
 		close(c.logs)
 		c.logDone.Wait()

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -109,10 +108,14 @@ func (c *Consumer) TopicIDs(ctx context.Context, topics []string) (map[string]me
 		return nil, err
 	}
 	defer c.leave()
+	// The context ends first: its cause says which limit it was.
 	result, err := c.admin.DescribeTopics(ctx, ck.NewTopicCollectionOfTopicNames(topics),
-		ck.SetAdminRequestTimeout(time.Duration(timeoutMs(ctx))*time.Millisecond))
+		ck.SetAdminRequestTimeout(time.Duration(timeoutMs(ctx))*time.Millisecond+time.Second))
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
 	if err != nil {
-		return nil, fmt.Errorf("describing %d topics: %w", len(topics), errors.Join(err, context.Cause(ctx)))
+		return nil, fmt.Errorf("describing %d topics: %w", len(topics), err)
 	}
 	ids := make(map[string]message.TopicID, len(topics))
 	for _, d := range result.TopicDescriptions {

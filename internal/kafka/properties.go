@@ -88,26 +88,6 @@ func splitCommas(text string) []string {
 	return parts
 }
 
-// refused are the properties that would break a promise, with what to do instead. Some have two names in librdkafka.
-var refused = map[string]string{
-	"enable.auto.commit":       "Ferry commits only what it has stored; leave it out",
-	"auto.commit.enable":       "Ferry commits only what it has stored; leave it out",
-	"auto.commit.interval.ms":  "Ferry commits only what it has stored; leave it out",
-	"enable.auto.offset.store": "Ferry commits only what it has stored; leave it out",
-	"offset.store.method":      "Ferry keeps positions in its database; leave it out",
-	"offset.store.path":        "Ferry keeps positions in its database; leave it out",
-	"auto.offset.reset":        "Ferry reads a new topic from its first record and decides itself when an offset is gone; leave it out",
-	"isolation.level":          "Ferry stores only committed records (read_committed); leave it out",
-	"enable.partition.eof":     "Ferry needs it to tell the lag; leave it out",
-	"bootstrap.servers":        "set FERRY_KAFKA_BROKERS instead",
-	"metadata.broker.list":     "set FERRY_KAFKA_BROKERS instead",
-	"group.id":                 "set FERRY_KAFKA_GROUP instead",
-	"log.queue":                "Ferry writes Kafka's log lines into its own log; set FERRY_LOG_LEVEL instead",
-	"allow.auto.create.topics": "reading must not create topics; create them with the right number of partitions instead",
-	"enabled_events":           "is not for operators; leave it out",
-	"topic.blacklist":          "name the topics in the route file instead",
-}
-
 // Prefetch: what librdkafka reads ahead is bounded in bytes, whatever waits in Kafka. A record that is larger than any
 // of these bounds still comes, alone.
 const (
@@ -118,8 +98,42 @@ const (
 	metadataRefreshMs = 10_000 // a topic or partition that is new is found in this time
 )
 
+const (
+	// socketTimeoutMs bounds a request that has no limit of its own. A commit that the coordinator does not answer
+	// holds up all that is asked of it after, since brokers answer a connection's requests in their order: heartbeats,
+	// and where newly assigned partitions start. When the limit is over, librdkafka makes the connection anew. Measured
+	// with a commit that is never answered: by its default of 60 s, all partitions were lost to the session timeout of
+	// 45 s; with 10 s, the next request was answered after 10 to 11 s and nothing was lost. Requests that may wait
+	// longer (joining a group, fetching) have limits of their own.
+	socketTimeoutMs = 10_000
+	// reconnectMs is the first time between two tries to connect. When no broker can be reached, librdkafka begins its
+	// search anew after each round, and its growing backoff with it: by its default of 100 ms that is 20 TLS handshakes
+	// a second for as long as a certificate is wrong.
+	reconnectMs = 500
+)
+
+// leaveOut are the properties that librdkafka refuses under group.protocol=consumer, where the brokers decide them.
+var leaveOut = []string{"partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms", "group.protocol.type"}
+
+// leftOut returns those of the given properties that are left out, in the order of leaveOut.
+func leftOut(properties map[string]string) []string {
+	if !strings.EqualFold(properties["group.protocol"], "consumer") {
+		return nil
+	}
+	var names []string
+	for _, name := range leaveOut {
+		if _, ok := properties[name]; ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // configMap joins the fixed properties, the defaults and those that the operator passes through.
 func configMap(cfg Config) (ck.ConfigMap, error) {
+	if err := faults(cfg.Properties); err != nil {
+		return nil, err
+	}
 	m := ck.ConfigMap{
 		"client.id":                          "ferry-ingester",
 		"partition.assignment.strategy":      "cooperative-sticky",
@@ -128,32 +142,20 @@ func configMap(cfg Config) (ck.ConfigMap, error) {
 		"max.partition.fetch.bytes":          strconv.Itoa(partitionBytes),
 		"receive.message.max.bytes":          strconv.Itoa(receiveBytes),
 		"topic.metadata.refresh.interval.ms": strconv.Itoa(metadataRefreshMs),
+		"socket.timeout.ms":                  strconv.Itoa(socketTimeoutMs),
+		"reconnect.backoff.ms":               strconv.Itoa(reconnectMs),
 		"fetch.wait.max.ms":                  "100",
 		"log.connection.close":               "false", // brokers close idle connections: no news
 	}
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(cfg.Properties)) {
-		if why, ok := refused[name]; ok {
-			errs = append(errs, &PropertyError{name, why})
-			continue
-		}
-		if strings.HasPrefix(name, "go.") {
-			errs = append(errs, &PropertyError{name, "is not for operators; leave it out"})
-			continue
-		}
-		if name == "fetch.message.max.bytes" { // the same under its older name
-			delete(m, "max.partition.fetch.bytes")
-		}
-		m[name] = cfg.Properties[name]
+	if _, ok := cfg.Properties["fetch.message.max.bytes"]; ok { // the same under its older name
+		delete(m, "max.partition.fetch.bytes")
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	for name, value := range cfg.Properties {
+		m[name] = value
 	}
-	if cfg.Properties["group.protocol"] == "consumer" {
-		// The broker decides assignments and timeouts then. librdkafka refuses these settings; an operator who gives
-		// one is told by it.
-		if _, given := cfg.Properties["partition.assignment.strategy"]; !given {
-			delete(m, "partition.assignment.strategy")
+	if strings.EqualFold(cfg.Properties["group.protocol"], "consumer") {
+		for _, name := range leaveOut {
+			delete(m, name)
 		}
 	}
 	maps.Copy(m, ck.ConfigMap{
@@ -169,6 +171,28 @@ func configMap(cfg Config) (ck.ConfigMap, error) {
 	return m, nil
 }
 
+// faults says what Ferry has against the properties; all of it at once.
+func faults(properties map[string]string) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		if why := refusal(name, properties[name]); why != "" {
+			errs = append(errs, &PropertyError{name, why})
+		}
+		if other, ok := aliases[name]; ok {
+			if _, both := properties[other]; both {
+				errs = append(errs, &PropertyError{name, "is another name of " + other + ", which is set too; leave one"})
+			}
+		}
+	}
+	if fault := securityOf(properties).fault(); fault != nil {
+		errs = append(errs, fault)
+	}
+	return errors.Join(append(errs, fileFaults(properties)...)...)
+}
+
+// tokenEndpoint is asked for a token as soon as there is a consumer.
+const tokenEndpoint = "sasl.oauthbearer.token.endpoint.url" //nolint:gosec // a property's name
+
 // Check says what is wrong with the properties, without connecting to anything.
 func Check(cfg Config) error {
 	m, err := configMap(cfg)
@@ -176,7 +200,11 @@ func Check(cfg Config) error {
 		return err
 	}
 	delete(m, "bootstrap.servers")
-	m["log_level"] = "0" // it would warn that there are no brokers
+	if _, ok := m[tokenEndpoint]; ok {
+		m[tokenEndpoint] = "http://127.0.0.1:1" // refused at once
+	}
+	delete(m, "debug")   // it would write to stderr
+	m["log_level"] = "0" // and warn that there are no brokers
 	c, err := ck.NewConsumer(&m)
 	if err != nil {
 		return settingsError(err)

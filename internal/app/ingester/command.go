@@ -27,6 +27,7 @@ func Command() *cobra.Command {
 				cfg, file, err := load()
 				found := app.Checked{Settings: cfg, Routes: file, Err: err}
 				if err == nil {
+					found.Warnings = kafkaWarnings(cfg)
 					found.More = fmt.Sprintf("\nreads %s as group %s\n", strings.Join(file.Topics(), ", "), cfg.KafkaGroup)
 				}
 				return app.WriteCheck(cmd.OutOrStdout(), cmd.ErrOrStderr(), found)
@@ -63,6 +64,15 @@ func kafkaConfig(c *config.Ingester) (kafka.Config, error) {
 	return kafka.Config{Brokers: c.KafkaBrokers, Group: c.KafkaGroup, Properties: properties}, nil
 }
 
+// kafkaWarnings says what looks odd in settings that were checked.
+func kafkaWarnings(c *config.Ingester) []string {
+	settings, err := kafkaConfig(c)
+	if err != nil {
+		return nil
+	}
+	return kafka.Warnings(settings)
+}
+
 // run runs the ingester until its context ends or it can't go on.
 func run(cmd *cobra.Command) error {
 	cfg, file, err := load()
@@ -76,6 +86,9 @@ func run(cmd *cobra.Command) error {
 	})
 	if err != nil {
 		return err
+	}
+	for _, line := range kafkaWarnings(cfg) {
+		s.Log.Warn(line)
 	}
 	s.Metrics.ServeIngest()
 	if err := start(ctx, cfg, s); err != nil {

@@ -109,6 +109,38 @@ func TestFaultsAreToldTogether(t *testing.T) {
 	}
 }
 
+// TestKafkaProperties: those that would break a promise are refused by name, by both commands; those that the brokers
+// decide are left out and named.
+func TestKafkaProperties(t *testing.T) {
+	t.Parallel()
+	env := append(routes(t, "t"), away, nobody)
+	for property, want := range map[string]string{
+		"enable.auto.commit=true":        "enable.auto.commit: ",
+		"topic.auto.offset.reset=geheim": "topic.auto.offset.reset: ",
+		"group.id=geheim":                "set FERRY_KAFKA_GROUP instead",
+		"security.protocol=sasl_ssl,sasl.mechanism=OAUTHBEARER,debug=all": "sasl.oauthbearer.method: ",
+	} {
+		for command, code := range map[string]int{"check": 1, "run": 2} {
+			stdout, stderr, got := ingester(t, append(env, "FERRY_KAFKA_CONFIG="+property), command)
+			if got != code || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, want) ||
+				!strings.HasPrefix(stderr, "FERRY_KAFKA_CONFIG: Kafka property ") {
+				t.Errorf("%s %s: exit %d\n%s%s", command, property, got, stdout, stderr)
+			}
+		}
+	}
+	const leftOut = "session.timeout.ms, heartbeat.interval.ms: left out"
+	config := "FERRY_KAFKA_CONFIG=group.protocol=consumer,heartbeat.interval.ms=1000,session.timeout.ms=9000,debug=all"
+	_, stderr, code := ingester(t, append(env, config), "check")
+	if code != 0 || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "warning: FERRY_KAFKA_CONFIG: "+leftOut) {
+		t.Errorf("exit %d\n%s", code, stderr)
+	}
+	p, _ := run(t, "t", away, nobody, config)
+	if strings.Count(p.Log(), leftOut) != 1 || !strings.Contains(p.Log(), `"level":"warn"`) {
+		t.Error("run does not name once what it leaves out")
+	}
+	stop(t, p)
+}
+
 // run starts ingester run and returns it with its admin port's address.
 func run(t *testing.T, topic string, env ...string) (*proctest.Proc, string) {
 	t.Helper()
@@ -225,24 +257,4 @@ func TestRunRefusesASchemaForNewerBinaries(t *testing.T) {
 	if code != 2 || !strings.Contains(stderr, "run a newer release of Ferry") {
 		t.Errorf("exit %d\n%s", code, stderr)
 	}
-}
-
-func TestFencedInstanceEnds(t *testing.T) {
-	t.Parallel()
-	cluster := kafkatest.Fake(t)
-	topic := cluster.Topic(t, "fenced", 2)
-	env := []string{
-		"FERRY_DATABASE_URL=" + pgtest.New(t), "FERRY_KAFKA_BROKERS=" + cluster.Addr, "FERRY_KAFKA_CONFIG=group.instance.id=one",
-	}
-	first, url := run(t, topic, env...)
-	wait(t, url+"/readyz", 200, `"ready":true`)
-	second, url := run(t, topic, env...)
-	if code := first.Wait(patience); code != 1 || !strings.Contains(first.Log(), "group.instance.id: ") ||
-		!strings.Contains(first.Log(), "give each process its own") {
-		t.Errorf("exit %d", code)
-	}
-	wait(t, url+"/readyz", 200, `"ready":true`)
-	cluster.Produce(t, topic, kafkatest.Value(`{"id":"1"}`))
-	wait(t, url+"/metrics", 200, `ferry_ingest_records_total{result="stored",topic="`+topic+`"} 1`)
-	stop(t, second)
 }
