@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 
 // Members of the group come and go under load, in order and by SIGKILL, also while the group is still busy with the change
 // before. No record is lost or stored twice, and no committed offset goes back or is ahead of what is stored.
+//
+// On kfake, members of the classic protocols are killed only when the group is at rest: it gives no session timeout to a
+// member that dies while its join waits for an answer, and never answers the joins of members whose session ends meanwhile.
 func TestRebalances(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]string{
@@ -39,7 +43,10 @@ func rebalances(t *testing.T, c *kafkatest.Cluster, config string) {
 	e := newEnv(t, c, partitions)
 	watch := e.watchOffsets()
 	stop := e.load(0, 2*partitions, partitions, 50*time.Millisecond)
-	m := &members{e: e, random: random, setting: kafkaConfig(config)}
+	m := &members{e: e, random: random, setting: kafkaConfig(config), atRest: func() {}}
+	if c.Fake != nil && strings.HasPrefix(config, quick) {
+		m.atRest = func() { c.Settled(t, e.group, len(m.alive), partitions) }
+	}
 	m.add()
 	for range changes {
 		// A moment told by progress: some records after the last change.
@@ -66,6 +73,7 @@ type members struct {
 	e       *env
 	random  *rand.Rand
 	setting string
+	atRest  func() // waits until a member may be killed
 	alive   []*proctest.Proc
 	leaving []*proctest.Proc // after SIGTERM
 	done    []string
@@ -82,10 +90,14 @@ func (m *members) change() {
 		m.add()
 		return
 	}
+	kill := m.random.IntN(2) == 0
+	if kill {
+		m.atRest()
+	}
 	i := m.random.IntN(len(m.alive))
 	p := m.alive[i]
 	m.alive = slices.Delete(m.alive, i, i+1)
-	if m.random.IntN(2) == 0 {
+	if kill {
 		p.Kill()
 		m.done = append(m.done, "kill")
 	} else {
