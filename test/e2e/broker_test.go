@@ -15,7 +15,8 @@ import (
 	"github.com/ferry-forward/ferry/internal/testkit/proctest"
 )
 
-// All brokers are away, and then one is silent while the ingester is to stop.
+// All brokers are away: the ingester stays and goes on when they are back, and those that are to stop meanwhile do. Then
+// the broker is silent while the ingester is to stop.
 func TestBrokersAway(t *testing.T) {
 	t.Parallel()
 	c, broker := ownBroker(t)
@@ -24,11 +25,22 @@ func TestBrokersAway(t *testing.T) {
 	e.produce(0, 30, 3)
 	e.stored(30)
 	ready(t, in, 200, "")
+	others := []*proctest.Proc{e.ingester("FERRY_SHUTDOWN_TIMEOUT=5s"), e.ingester("FERRY_SHUTDOWN_TIMEOUT=5s")}
+	for _, p := range others {
+		p.WaitLog("partitions assigned", patience)
+	}
 	broker.Stop()
+	stopped := func(p *proctest.Proc) {
+		if code, took := p.Term(patience); code != 0 || took > 6*time.Second {
+			t.Errorf("without brokers the ingester ended with %d after %v", code, took)
+		}
+	}
+	stopped(others[0]) // it may not have noticed yet
 	ready(t, in, 503, `"kafka":{"ok":false`)
 	if code, body := get(admin(in) + "/livez"); code != 200 {
 		t.Errorf("livez %d: %s", code, body)
 	}
+	stopped(others[1])
 	outlast(2 * time.Minute)
 	if err := broker.Start(); err != nil {
 		t.Fatal(err)

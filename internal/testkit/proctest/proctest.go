@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -77,10 +78,11 @@ type Proc struct {
 	log    *lockedBuffer
 	exited chan struct{}
 	err    error
+	asked  atomic.Bool // to end, or its end was waited for
 }
 
 // Start runs the binary with the environment's KEY=VALUE pairs added to a clean environment. At the end of the test it is killed,
-// and its log is shown if the test failed.
+// and its log is shown if the test failed. It fails the test if the process ended before and nobody asked or waited for it.
 func Start(t testing.TB, path string, env []string, args ...string) *Proc {
 	t.Helper()
 	p := &Proc{t: t, name: filepath.Base(path), cmd: exec.Command(path, args...), log: &lockedBuffer{}, exited: make(chan struct{})}
@@ -95,6 +97,9 @@ func Start(t testing.TB, path string, env []string, args ...string) *Proc {
 		close(p.exited)
 	}()
 	t.Cleanup(func() {
+		if !p.Running() && !p.asked.Load() {
+			t.Errorf("%s (pid %d) ended by itself: %v", p.name, p.cmd.Process.Pid, p.cmd.ProcessState)
+		}
 		p.Kill()
 		if t.Failed() {
 			t.Logf("log of %s (pid %d):\n%s", p.name, p.cmd.Process.Pid, tail(p.Log(), 20_000))
@@ -133,17 +138,21 @@ func clean(env []string) []string {
 }
 
 // Signal sends a signal to the process.
-func (p *Proc) Signal(s os.Signal) { _ = p.cmd.Process.Signal(s) }
+func (p *Proc) Signal(s os.Signal) {
+	p.asked.Store(true)
+	_ = p.cmd.Process.Signal(s)
+}
 
 // Freeze keeps the process from running (SIGSTOP): its connections stay open and it does nothing.
-func (p *Proc) Freeze() { p.Signal(syscall.SIGSTOP) }
+func (p *Proc) Freeze() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
 
 // Thaw lets a frozen process run on, where it was.
-func (p *Proc) Thaw() { p.Signal(syscall.SIGCONT) }
+func (p *Proc) Thaw() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Kill sends SIGKILL and waits for the end.
 func (p *Proc) Kill() {
-	p.Signal(syscall.SIGCONT)
+	p.asked.Store(true)
+	p.Thaw()
 	_ = p.cmd.Process.Kill()
 	<-p.exited
 }
@@ -159,6 +168,7 @@ func (p *Proc) Term(limit time.Duration) (code int, took time.Duration) {
 // Wait waits for the process's end, at most limit, and returns its exit code.
 func (p *Proc) Wait(limit time.Duration) int {
 	p.t.Helper()
+	p.asked.Store(true)
 	select {
 	case <-p.exited:
 		return p.cmd.ProcessState.ExitCode()
