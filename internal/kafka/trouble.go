@@ -54,6 +54,10 @@ func (t *troubles) explain(e ck.Error) *Error {
 			return &Error{e, text + "; check FERRY_KAFKA_BROKERS, and that security.protocol is the one that is spoken there"}
 		}
 		return &Error{e, text + ": " + t.because()}
+	case ck.ErrBadMsg, ck.ErrBadCompression:
+		// librdkafka reads it again and again, and does not go on behind it. It names the offset; confluent-kafka-go
+		// keeps the partition to itself.
+		text += "; its partition is the one whose ferry_ingest_lag does not fall: repair it in Kafka, or go past it with ingester skip"
 	case ck.ErrSsl:
 		t.certs.look()
 		t.reason, t.verify, t.at = text, true, time.Now()

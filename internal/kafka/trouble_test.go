@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -97,4 +98,60 @@ func TestACommitThatHangs(t *testing.T) {
 		t.Errorf("the coordinator answered after %s; %d partitions are left", took, r.owns())
 	}
 	<-over
+}
+
+// TestABatchThatCanNotBeRead is told and read again and again, and nothing behind it is handed on until it can be read:
+// going past it is the operator's.
+func TestABatchThatCanNotBeRead(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.Fake(t)
+	topic := c.Topic(t, "broken", 1)
+	var fetches atomic.Int64
+	var repaired atomic.Bool
+	record := []byte{14, 0, 0, 0, 1, 2, 'x', 0} // no key, value x
+	c.Fake.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.Fake.KeepControl()
+		req, ok := r.(*kmsg.FetchRequest)
+		if !ok || len(req.Topics) == 0 {
+			return nil, nil, false
+		}
+		fetches.Add(1)
+		resp, ok := req.ResponseKind().(*kmsg.FetchResponse)
+		if !ok {
+			return nil, nil, false
+		}
+		p := kmsg.NewFetchResponseTopicPartition()
+		p.HighWatermark, p.LastStableOffset, p.LogStartOffset = 2, 2, 0
+		p.RecordBatches = append(batch(0, 1, []byte("no gzip")), batch(1, 0, record)...)
+		if repaired.Load() {
+			p.RecordBatches = append(batch(0, 0, record), batch(1, 0, record)...)
+		}
+		rt := kmsg.NewFetchResponseTopic()
+		rt.Topic, rt.TopicID = req.Topics[0].Topic, req.Topics[0].TopicID
+		rt.Partitions = append(rt.Partitions, p)
+		resp.Topics = append(resp.Topics, rt)
+		return resp, nil, true
+	})
+	r := read(t, c, options{}, topic)
+	kafkatest.Wait(t, "the trouble", func() bool { return r.told("go past it with ingester skip") })
+	before := fetches.Load()
+	kafkatest.Wait(t, "more tries", func() bool { return fetches.Load() >= before+2 })
+	if n := r.count(); n != 0 {
+		t.Errorf("%d records were handed on from behind a batch that can't be read", n)
+	}
+	repaired.Store(true)
+	kafkatest.Wait(t, "both records", func() bool { return r.count() >= 2 })
+	if got := r.offsets(at(topic, 0)); !slices.Equal(got[:2], sequence(0, 2)) {
+		t.Errorf("offsets %v", got)
+	}
+}
+
+// batch is one record in Kafka's format; the attributes say how it is packed.
+func batch(offset int64, attributes int16, records []byte) []byte {
+	b := kmsg.RecordBatch{
+		FirstOffset: offset, PartitionLeaderEpoch: -1, Magic: 2, Attributes: attributes, NumRecords: 1, Records: records,
+		ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1,
+	}
+	b.Length = int32(len(b.AppendTo(nil)) - 12)
+	return b.AppendTo(nil)
 }
