@@ -282,7 +282,6 @@ func run(t testing.TB, c *kafkatest.Cluster, saver ingest.Saver, s setup, routes
 		"topic.metadata.refresh.interval.ms": "500", "session.timeout.ms": "6000", "heartbeat.interval.ms": "200",
 	}
 	maps.Copy(properties, s.properties)
-	maps.DeleteFunc(properties, func(_, v string) bool { return v == "" })
 	consumer, err := kafka.New(kafka.Config{
 		Brokers: []string{c.Addr}, Group: s.group, Properties: properties, Logger: cfg.Logger,
 	}, p.g)
