@@ -236,6 +236,10 @@ func (e *env) save(from int, values ...string) {
 	}
 	defer s.Close()
 	tp := message.TopicPartition{Topic: "events"}
+	if _, err := e.pool.Exec(context.Background(), `INSERT INTO ferry.positions ("group", topic, partition, topic_id, next_offset)
+		VALUES ($1, $2, 0, '00000000-0000-0000-0000-000000000000', $3) ON CONFLICT DO NOTHING`, e.group, tp.Topic, from); err != nil {
+		e.t.Fatal(err)
+	}
 	b := &message.Batch{Group: e.group, Advances: []message.Advance{{TopicPartition: tp, From: int64(from), To: int64(from + len(values))}}}
 	for i, v := range values {
 		b.Incoming = append(b.Incoming, message.Incoming{

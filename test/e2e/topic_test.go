@@ -90,3 +90,61 @@ func TestCompactedTopic(t *testing.T) {
 	e.is(patience, fmt.Sprint(len(stored)), `SELECT consumed::text FROM ferry.ledger`)
 	t.Logf("%d of %d records were left", len(stored), rounds*keys)
 }
+
+// A topic is deleted and created again, longer or shorter than it was, under a running ingester or while there is none:
+// every record of the new one is stored, whatever its offset means in the old one.
+func TestTopicMadeAgain(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]madeAgain{
+		"longer, running":  {before: 50, after: 200, running: true},
+		"longer, stopped":  {before: 50, after: 200},
+		"shorter, running": {before: 200, after: 50, running: true},
+		"shorter, stopped": {before: 200, after: 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kafkatest.Both(t, again.run)
+		})
+	}
+}
+
+// madeAgain is a topic that had so many records and then, under the same name, so many others.
+type madeAgain struct {
+	before, after int
+	running       bool
+}
+
+func (m madeAgain) run(t *testing.T, c *kafkatest.Cluster) {
+	e := newEnv(t, c, 1)
+	eager := kafkaConfig(quick + ",partition.assignment.strategy=range") // a rebalance assigns everything anew
+	procs := []*proctest.Proc{e.ingester(eager)}
+	e.produce(0, m.before, 1)
+	e.stored(m.before)
+	if !m.running {
+		if code, _ := procs[0].Term(patience); code != 0 {
+			t.Errorf("the ingester ended with %d", code)
+		}
+	}
+	c.DeleteTopic(t, e.topic)
+	c.CreateTopic(t, e.topic, 1, nil)
+	e.produce(m.before, m.after, 1)
+	began := time.Now()
+	if !m.running || (m.after > m.before && !full) {
+		// Offsets that go on tell a running ingester nothing: it looks at the topic's id once a minute, and at an assignment.
+		procs = append(procs, e.ingester(eager))
+	}
+	e.stored(m.before + m.after)
+	t.Logf("all there after %v, %s read twice", time.Since(began).Round(time.Second/10), e.duplicateReads())
+	e.is(patience, "2", `SELECT count(DISTINCT topic_id)::text FROM ferry.messages`)
+	e.is(patience, "2", `SELECT count(*)::text FROM ferry.ledger`)
+	told := 0
+	for _, p := range procs {
+		if n := len(logLines(p, "warn", "created again")); n > 0 {
+			told += n
+			e.caughtUp(p, 1)
+		}
+	}
+	if told != 1 {
+		t.Errorf("it was told %d times", told)
+	}
+}
