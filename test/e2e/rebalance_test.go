@@ -115,6 +115,7 @@ func (m *members) change() {
 func (m *members) end() {
 	m.e.t.Helper()
 	for _, p := range m.alive {
+		admin(p)
 		p.Signal(sigterm)
 	}
 	for _, p := range append(m.leaving, m.alive...) {
