@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"github.com/ferry-forward/ferry/internal/forward/decode"
 	"github.com/ferry-forward/ferry/internal/forward/jq"
@@ -15,24 +16,34 @@ import (
 // evaluator finds out what the routes make of a record: filter and message key. Nothing that a record holds can stop
 // it, since a record that is not stored would be lost or block its partition.
 type evaluator struct {
-	routes  map[string][]*route.Route // by topic
+	routes  []*route.Route
+	readers sync.Map // by topic, []*route.Route: the writers look up and fill in side by side
 	metrics Metrics
 	log     *slog.Logger
 }
 
 func newEvaluator(cfg Config) *evaluator {
-	e := &evaluator{routes: map[string][]*route.Route{}, metrics: cfg.Metrics, log: cfg.Logger}
-	for _, r := range cfg.Routes {
-		for _, t := range r.Topics {
-			e.routes[t] = append(e.routes[t], r)
+	return &evaluator{routes: cfg.Routes, metrics: cfg.Metrics, log: cfg.Logger}
+}
+
+// readersOf returns the routes that read a topic, each once, whether they name it, match it or both.
+func (e *evaluator) readersOf(topic string) []*route.Route {
+	if known, ok := e.readers.Load(topic); ok {
+		return known.([]*route.Route)
+	}
+	var routes []*route.Route
+	for _, r := range e.routes {
+		if r.Reads(topic) {
+			routes = append(routes, r)
 		}
 	}
-	return e
+	e.readers.Store(topic, routes)
+	return routes
 }
 
 // incoming returns the record once for each route of its topic.
 func (e *evaluator) incoming(ctx context.Context, r *message.Record) []message.Incoming {
-	routes := e.routes[r.Topic]
+	routes := e.readersOf(r.Topic)
 	values := &values{record: r}
 	incoming := make([]message.Incoming, len(routes))
 	for i, rt := range routes {

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"time"
 
 	"github.com/ferry-forward/ferry/internal/message"
 )
@@ -44,3 +45,21 @@ func Buffered(g *Ingester) (n int) {
 func Evaluate(cfg Config, r *message.Record) []message.Incoming {
 	return newEvaluator(cfg.withDefaults()).incoming(context.Background(), r)
 }
+
+// Subscribed are the topics that are to be read.
+func Subscribed(g *Ingester) []string { return g.wants() }
+
+// Lists are the topics that match, list by list.
+type Lists struct{ l *listing }
+
+// Take takes the next list.
+func (l *Lists) Take(cfg Config, names []string, now time.Time) (found, gone, idle []string) {
+	if l.l == nil {
+		l.l = newListing(cfg)
+	}
+	n := l.l.take(names, now)
+	return n.found, n.gone, n.idle
+}
+
+// Failed says that a list could not be had.
+func (l *Lists) Failed() { l.l.failed() }

@@ -31,6 +31,8 @@ type Source interface {
 	End(tp message.TopicPartition) (int64, bool)
 	// TopicIDs leaves out topics that do not exist.
 	TopicIDs(ctx context.Context, topics []string) (map[string]message.TopicID, error)
+	// TopicNames returns the names of all topics there are.
+	TopicNames(ctx context.Context) ([]string, error)
 	Close(ctx context.Context) error
 }
 
@@ -73,6 +75,7 @@ type Config struct {
 	BatchLinger time.Duration // how long a batch stays open for further records; 0: not at all
 	Writers     int           // transactions side by side; 2
 	BufferBytes int           // bytes of records that are read and not stored; 32 MiB
+	ListEvery   time.Duration // how often all topics are listed, when a route has a topics_regex; 30 s
 	// ShutdownTimeout bounds the stop: half of it for storing, the rest for commit and leaving the group; 10 s.
 	ShutdownTimeout time.Duration
 
@@ -93,6 +96,9 @@ func (c Config) withDefaults() Config {
 	set(&c.BatchBytes, 8<<20)
 	set(&c.Writers, 2)
 	set(&c.BufferBytes, 32<<20)
+	if c.ListEvery <= 0 {
+		c.ListEvery = 30 * time.Second
+	}
 	if c.ShutdownTimeout <= 0 {
 		c.ShutdownTimeout = 10 * time.Second
 	}
@@ -109,8 +115,9 @@ func (c Config) withDefaults() Config {
 type Ingester struct {
 	cfg    Config
 	log    *slog.Logger
-	src    Source // set by Run
-	topics []string
+	src    Source   // set by Run
+	topics []string // that routes name
+	list   *listing // of the watching goroutine: those that routes match
 	eval   *evaluator
 	health *health
 
@@ -124,11 +131,13 @@ type Ingester struct {
 
 	attention atomic.Bool // something changed that the polling goroutine is to see to
 	busy      bool        // of the polling goroutine: something is going on
+	told      []string    // of the polling goroutine: the topics that it subscribed to
 
 	mu       sync.Mutex // guards what follows and the fields of partitions and writers that say so
 	parts    map[message.TopicPartition]*partition
 	writerOf map[message.TopicPartition]*writer // for the life of the process: each partition on the same writer
 	reapply  bool                               // a rebalance took place: say all pauses again
+	wanted   []string                           // the topics to subscribe to, sorted; replaced, never changed
 }
 
 // New makes an ingester. Give it to the consumer as its Events, then call Run.
@@ -142,21 +151,18 @@ func New(cfg Config) *Ingester {
 	}
 	g.eval = newEvaluator(cfg)
 	for _, r := range cfg.Routes {
-		for _, t := range r.Topics {
-			if !slices.Contains(g.topics, t) {
-				g.topics = append(g.topics, t)
-			}
-		}
+		g.topics = append(g.topics, r.Topics...)
 	}
 	slices.Sort(g.topics)
+	g.topics = slices.Compact(g.topics)
+	if g.list = newListing(cfg); !g.list.needed() {
+		g.want(g.topics)
+	}
 	for range cfg.Writers {
 		g.writers = append(g.writers, newWriter(g))
 	}
 	return g
 }
-
-// Topics returns the topics that are read.
-func (g *Ingester) Topics() []string { return slices.Clone(g.topics) }
 
 const (
 	// pollTimeout bounds how long something that was decided elsewhere waits for the polling goroutine.
@@ -179,7 +185,7 @@ func (g *Ingester) Run(ctx context.Context, src Source) error {
 	looking.Go(func() { g.watchLoop(look) })
 	looking.Go(func() { g.commitLoop(look) })
 
-	err := src.Subscribe(g.topics)
+	err := g.subscribe()
 	if err == nil {
 		err = g.poll(ctx)
 	}

@@ -4,7 +4,7 @@ import (
 	"github.com/ferry-forward/ferry/internal/message"
 )
 
-// steer tells the source what was decided elsewhere: starts, pauses, resumes. It belongs to the polling goroutine, and
+// steer tells the source what was decided elsewhere: topics, starts, pauses, resumes. It belongs to the polling goroutine, and
 // says whether something is going on that it should look at again soon.
 //
 // A partition is paused while its writer has too much to do or waits for the database. What librdkafka read ahead of a
@@ -15,6 +15,9 @@ import (
 func (g *Ingester) steer() (busy bool) {
 	if !g.attention.Swap(false) {
 		return g.busy
+	}
+	if err := g.subscribe(); err != nil {
+		g.log.Warn("topics are not read yet; tried again with the next list of topics", "error", err)
 	}
 	start, pause, resume, busy := g.changes()
 	if len(start) > 0 {

@@ -17,15 +17,12 @@ const (
 
 var errWatchLimit = errors.New("no answer from Kafka within 5 s")
 
-// watchLoop looks at the topics once a minute, and more often while something is wrong with them or with Kafka: it
-// keeps both parts' readiness, and finds topics that were deleted and created again.
+// watchLoop looks at the topics once a minute, more often while something is wrong with them or with Kafka, and when
+// they are to be listed: it keeps both parts' readiness, and finds topics that are new, and topics that were deleted
+// and created again.
 func (g *Ingester) watchLoop(ctx context.Context) {
 	for {
-		wait := watchInterval
-		if !g.lookAtTopics(ctx) {
-			wait = watchSoon
-		}
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(g.lookAtTopics(ctx))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -44,34 +41,53 @@ func (g *Ingester) watchLoop(ctx context.Context) {
 	}
 }
 
-// lookAtTopics says whether all is well.
-func (g *Ingester) lookAtTopics(ctx context.Context) bool {
-	limited, cancel := context.WithTimeoutCause(ctx, watchLimit, errWatchLimit)
-	defer cancel()
-	ids, err := g.src.TopicIDs(limited, g.topics)
+// lookAtTopics returns how long it is until the next look.
+func (g *Ingester) lookAtTopics(ctx context.Context) time.Duration {
+	listed := g.listTopics(ctx)
+	missing, err := g.lookAtIDs(ctx)
+	if err == nil {
+		err = listed
+	}
 	if ctx.Err() != nil {
-		return false
+		return watchSoon // the end
 	}
 	if err != nil {
 		g.health.fault(PartKafka, faultBroker, g.health.because(err.Error()))
-		return false
+		return watchSoon
 	}
 	g.health.note("")
 	g.health.clear(PartKafka, faultBroker)
+	if len(missing) > 0 {
+		g.health.fault(PartTopics, faultTopics, "not there yet: "+strings.Join(missing, ", ")+
+			"; create them, or take them out of the route file")
+		return watchSoon
+	}
+	g.health.clear(PartTopics, faultTopics)
+	if g.list.needed() {
+		return min(watchInterval, max(0, time.Until(g.list.due)))
+	}
+	return watchInterval
+}
+
+// lookAtIDs asks Kafka for the topics that are subscribed to, and returns which of those that routes name are not there.
+func (g *Ingester) lookAtIDs(ctx context.Context) (missing []string, err error) {
+	topics := g.wants()
+	if len(topics) == 0 {
+		return nil, nil
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, watchLimit, errWatchLimit)
+	defer cancel()
+	ids, err := g.src.TopicIDs(limited, topics)
+	if err != nil {
+		return nil, err
+	}
 	g.noticeNewIDs(ids)
-	var missing []string
 	for _, t := range g.topics {
 		if _, ok := ids[t]; !ok {
 			missing = append(missing, t)
 		}
 	}
-	if len(missing) > 0 {
-		g.health.fault(PartTopics, faultTopics, "not there yet: "+strings.Join(missing, ", ")+
-			"; create them, or take them out of the route file")
-		return false
-	}
-	g.health.clear(PartTopics, faultTopics)
-	return true
+	return missing, nil
 }
 
 // noticeNewIDs has partitions of topics that have another id than before started anew. Their offsets mean other records

@@ -88,7 +88,7 @@ func New(cfg Config, events Events) (*Consumer, error) {
 	return c, nil
 }
 
-// Subscribe says which topics are read; it replaces those of an earlier call. A topic need not exist yet.
+// Subscribe says which topics are read, at least one; it replaces those of an earlier call. A topic need not exist yet.
 func (c *Consumer) Subscribe(topics []string) error {
 	if err := c.c.SubscribeTopics(topics, c.rebalance); err != nil {
 		return fmt.Errorf("subscribing to %d topics: %w", len(topics), err)

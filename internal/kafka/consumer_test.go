@@ -231,6 +231,31 @@ func TestATopicThatComesLater(t *testing.T) {
 	})
 }
 
+func TestTopicNames(t *testing.T) {
+	t.Parallel()
+	kafkatest.Both(t, func(t *testing.T, c *kafkatest.Cluster) {
+		one, other := c.Topic(t, "one", 1), c.Topic(t, "__other", 3)
+		r := read(t, c, options{}, one)
+		list := func() []string {
+			t.Helper()
+			names, err := r.c.TopicNames(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return names
+		}
+		if names := list(); !slices.Contains(names, one) || !slices.Contains(names, other) || slices.Contains(names, "nothing") {
+			t.Errorf("there are %v", names)
+		}
+		c.DeleteTopic(t, other)
+		kafkatest.Wait(t, "the topic to be gone", func() bool { return !slices.Contains(list(), other) })
+		r.close()
+		if names, err := r.c.TopicNames(t.Context()); err == nil {
+			t.Errorf("a closed consumer lists %v", names)
+		}
+	})
+}
+
 func TestCommitAndCommitted(t *testing.T) {
 	t.Parallel()
 	kafkatest.Both(t, func(t *testing.T, c *kafkatest.Cluster) {
@@ -269,6 +294,9 @@ func TestBrokersThatAreAway(t *testing.T) {
 	}
 	if _, err := r.c.Committed(ctx, []message.TopicPartition{at("topic", 0)}); err == nil {
 		t.Error("committed offsets without a broker")
+	}
+	if _, err := r.c.TopicNames(ctx); err == nil {
+		t.Error("a list of topics without a broker")
 	}
 	r.close()
 	if _, err := r.c.TopicIDs(t.Context(), []string{"topic"}); err == nil {

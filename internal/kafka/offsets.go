@@ -130,6 +130,44 @@ func (c *Consumer) TopicIDs(ctx context.Context, topics []string) (map[string]me
 	return ids, nil
 }
 
+// TopicNames returns the names of all topics that the cluster shows to this process, in no order.
+//
+// The answer is one broker's. One that has just started may not know all topics yet.
+func (c *Consumer) TopicNames(ctx context.Context) ([]string, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	type answer struct {
+		metadata *ck.Metadata
+		err      error
+	}
+	result := make(chan answer, 1)
+	limit := timeoutMs(ctx)
+	go func() { // it can't be called back
+		defer c.leave()
+		metadata, err := c.c.GetMetadata(nil, true, limit)
+		result <- answer{metadata, err}
+	}()
+	var a answer
+	select {
+	case a = <-result:
+	case <-ctx.Done():
+		a.err = context.Cause(ctx)
+	}
+	if a.err != nil {
+		return nil, fmt.Errorf("listing the topics: %w", a.err)
+	}
+	names := make([]string, 0, len(a.metadata.Topics))
+	for name, t := range a.metadata.Topics {
+		switch t.Error.Code() {
+		case ck.ErrUnknownTopicOrPart, ck.ErrUnknownTopic, ck.ErrTopicAuthorizationFailed:
+		default:
+			names = append(names, name) // also one whose partitions have no leader at the moment
+		}
+	}
+	return names, nil
+}
+
 func topicID(u ck.UUID) message.TopicID {
 	var id message.TopicID
 	for i := range 8 {

@@ -13,8 +13,9 @@ type field[T any] struct {
 	name     string
 	doc      string // for editors and docs/routes.md
 	required bool
-	own      bool // only a route's own: it can't stand in defaults
-	later    bool // its feature is not in this version
+	or       string // required, unless the field of this name is there
+	own      bool   // only a route's own: it can't stand in defaults
+	later    bool   // its feature is not in this version
 	value    value[T]
 }
 
@@ -85,8 +86,12 @@ func readFields[T any](p *parser, n *node, at string, fields []field[T]) []func(
 		}
 	}
 	for _, f := range fields {
-		if f.required && !p.inDefaults && !slices.ContainsFunc(n.entries, func(e entry) bool { return e.key == f.name }) {
+		switch {
+		case p.inDefaults || n.has(f.name):
+		case f.required:
 			p.fault(n, join(at, f.name), "is missing; add it")
+		case f.or != "" && !n.has(f.or):
+			p.fault(n, join(at, f.name), "is missing; add it, or "+f.or)
 		}
 	}
 	return sets
@@ -208,6 +213,7 @@ type schema map[string]any
 func objectSchema[T any](fields []field[T], inDefaults bool) schema {
 	properties := schema{}
 	var required []string
+	var either []any
 	for _, f := range fields {
 		if f.later || inDefaults && f.own {
 			continue
@@ -223,10 +229,16 @@ func objectSchema[T any](fields []field[T], inDefaults bool) schema {
 		if f.required && !inDefaults {
 			required = append(required, f.name)
 		}
+		if f.or != "" && !inDefaults {
+			either = []any{schema{"required": []string{f.name}}, schema{"required": []string{f.or}}}
+		}
 	}
 	s := schema{"type": "object", "properties": properties, "additionalProperties": false}
 	if required != nil {
 		s["required"] = required
+	}
+	if either != nil {
+		s["anyOf"] = either
 	}
 	return s
 }

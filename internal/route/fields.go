@@ -42,8 +42,14 @@ func routeFields() []field[Route] {
 			value: into(routeName(), func(r *Route, v string) { r.Name = v }),
 		},
 		{
-			name: "topics", required: true, own: true, doc: "The Kafka topics whose records the route takes. Several routes may take the same topic.",
+			name: "topics", or: "topics_regex", own: true, doc: "The Kafka topics whose records the route takes. Several routes may take the same topic.",
 			value: into(list(topicName(), notTwice), func(r *Route, v []string) { r.Topics = v }),
+		},
+		{
+			name: "topics_regex", own: true,
+			doc: "An RE2 expression, such as devices-.*: topics whose whole name it matches are taken too, also those that are created later. " +
+				"Names that begin with __ never match.",
+			value: into(topicsRegex(), func(r *Route, v *TopicPattern) { r.TopicsRegex = v }),
 		},
 		{
 			name: "message_key",
@@ -82,7 +88,6 @@ func routeFields() []field[Route] {
 		{name: "retry", doc: "When and how often a message is sent again.", value: group(retryFields()...)},
 		{name: "http", doc: "Limits of requests and connections.", value: group(httpFields()...)},
 		{name: "retention", doc: "How long settled messages are kept. A message that comes again after that is a new one.", value: group(retentionFields()...)},
-		{name: "topics_regex", own: true, later: true},
 		{name: "batch", later: true},
 		{name: "rate_limit", later: true},
 		{name: "breaker", later: true},

@@ -13,14 +13,14 @@ import (
 func (f *File) ForTopic(topic string) []*Route {
 	var routes []*Route
 	for _, r := range f.Routes {
-		if slices.Contains(r.Topics, topic) {
+		if r.Reads(topic) {
 			routes = append(routes, r)
 		}
 	}
 	return routes
 }
 
-// Topics returns all topics of the file, sorted, each once.
+// Topics returns all topics that the file names, sorted, each once.
 func (f *File) Topics() []string {
 	var topics []string
 	for _, r := range f.Routes {
@@ -29,6 +29,26 @@ func (f *File) Topics() []string {
 	slices.Sort(topics)
 	return slices.Compact(topics)
 }
+
+// TopicPatterns returns every topics_regex of the file as it stands there, sorted, each once.
+func (f *File) TopicPatterns() []string {
+	var patterns []string
+	for _, r := range f.Routes {
+		patterns = append(patterns, r.patterns()...)
+	}
+	slices.Sort(patterns)
+	return slices.Compact(patterns)
+}
+
+func (r *Route) patterns() []string {
+	if r.TopicsRegex == nil {
+		return nil
+	}
+	return []string{r.TopicsRegex.String()}
+}
+
+// TopicsRead says for people which topics the file reads.
+func (f *File) TopicsRead() string { return topicsRead(f.Topics(), f.TopicPatterns()) }
 
 // Route returns the route of a name, or nil.
 func (f *File) Route(name string) *Route {
@@ -107,7 +127,7 @@ func (r *Route) summary(w io.Writer) error {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, line := range [][2]string{
-		{"topics", strings.Join(r.Topics, ", ")},
+		{"topics", topicsRead(r.Topics, r.patterns())},
 		{"message key", r.shown("message_key", "the record's position")},
 		{"filter", r.shown("filter", "none, every record is taken")},
 		{"tombstones", string(r.Tombstones)},

@@ -148,7 +148,7 @@ func topFields() []field[document] {
 			},
 		},
 		{
-			name: "defaults", doc: "Any fields of routes but name, topics and request. A route's own win, field by field.",
+			name: "defaults", doc: "Any fields of routes but name, topics, topics_regex and request. A route's own win, field by field.",
 			value: value[document]{
 				read: func(p *parser, n *node, at string) func(*document) {
 					p.inDefaults = true

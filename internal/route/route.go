@@ -18,13 +18,14 @@ type File struct {
 
 // Route is one way from topics to a destination. Its name is its identity: in the database, as River queue, in metrics.
 type Route struct {
-	Name       string
-	Topics     []string
-	MessageKey *jq.Program // nil: the position is the key
-	Filter     *jq.Program // nil: every record is taken
-	Tombstones Tombstones
-	Decode     decode.Format
-	JobSize    int // new messages in one River job, 1..1000
+	Name        string
+	Topics      []string      // by name
+	TopicsRegex *TopicPattern // and those that match; nil: none
+	MessageKey  *jq.Program   // nil: the position is the key
+	Filter      *jq.Program   // nil: every record is taken
+	Tombstones  Tombstones
+	Decode      decode.Format
+	JobSize     int // new messages in one River job, 1..1000
 	// Concurrency is how many requests may be in flight per forwarder.
 	Concurrency int
 	Vars        map[string]any // $vars

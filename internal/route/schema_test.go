@@ -81,7 +81,7 @@ func TestSchemaTakesGoodFiles(t *testing.T) {
 // the environment or on how the YAML is written.
 var beyondSchema = []string{
 	"body-", "contradict", "duplicate-", "filter-env", "filter-input", "header-", "idempotency-header", "key-", "name-too-long", "reference-", "url-", "two-documents",
-	"forward-headers", "crlf", "decode-wire-header", "filter-empty", "later-features", "rules", "two-documents", "unknown-alias", "yaml-tag",
+	"forward-headers", "crlf", "decode-wire-header", "filter-empty", "later-features", "rules", "topics-regex", "topics-regex-reference", "two-documents", "unknown-alias", "yaml-tag",
 }
 
 func TestSchemaRefusesBadFiles(t *testing.T) {

@@ -3,6 +3,7 @@ package route
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -67,6 +68,11 @@ func (n *node) get(key string) *node {
 		}
 	}
 	return nil
+}
+
+// has says whether a key is there, whatever is under it.
+func (n *node) has(key string) bool {
+	return slices.ContainsFunc(n.entries, func(e entry) bool { return e.key == key })
 }
 
 // tree reads the file into nodes. It reports what is wrong with the YAML and returns nil when nothing can be made of it.

@@ -28,7 +28,7 @@ func Command() *cobra.Command {
 				found := app.Checked{Settings: cfg, Routes: file, Err: err}
 				if err == nil {
 					found.Warnings = kafkaWarnings(cfg)
-					found.More = fmt.Sprintf("\nreads %s as group %s\n", strings.Join(file.Topics(), ", "), cfg.KafkaGroup)
+					found.More = fmt.Sprintf("\nreads %s as group %s\n", file.TopicsRead(), cfg.KafkaGroup)
 				}
 				return app.WriteCheck(cmd.OutOrStdout(), cmd.ErrOrStderr(), found)
 			},

@@ -36,11 +36,17 @@ const (
 // routes writes a route file that reads a topic and returns the settings that name it.
 func routes(t *testing.T, topic string) []string {
 	t.Helper()
+	return routesOf(t, "topics: ["+topic+"]")
+}
+
+// routesOf writes a route file in which a line says what is read.
+func routesOf(t *testing.T, topics string) []string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "routes.yaml")
 	text := `version: 1
 routes:
   - name: a
-    topics: [` + topic + `]
+    ` + topics + `
     message_key: .id
     request: {method: POST, url: "${PLATFORM}/x", headers: {X-Token: "${TOKEN}"}}
 `
@@ -144,7 +150,13 @@ func TestKafkaProperties(t *testing.T) {
 // run starts ingester run and returns it with its admin port's address.
 func run(t *testing.T, topic string, env ...string) (*proctest.Proc, string) {
 	t.Helper()
-	p := proctest.Start(t, binaries.Path(t, "ingester"), append(routes(t, topic), env...), "run")
+	return start(t, append(routes(t, topic), env...))
+}
+
+// start is run with the settings that are given.
+func start(t *testing.T, env []string) (*proctest.Proc, string) {
+	t.Helper()
+	p := proctest.Start(t, binaries.Path(t, "ingester"), env, "run")
 	p.WaitLog(`"message":"started"`, patience)
 	_, rest, _ := strings.Cut(p.Log(), `"admin":"`)
 	addr, _, _ := strings.Cut(rest, `"`)
@@ -214,6 +226,32 @@ func TestRunWaitsForATopic(t *testing.T) {
 	wait(t, url+"/metrics", 200, `ferry_ingest_records_total{result="stored",topic="`+topic+`"} 2`,
 		`ferry_ingest_records_total{result="duplicate",topic="`+topic+`"} 1`, `ferry_ingest_lag{partition="0",topic="`+topic+`"} 0`)
 	wait(t, url+"/readyz", 200, `"ready":true`)
+	stop(t, p)
+}
+
+// TestRunWaitsForATopicThatMatches: what topics_regex matches is found by the running process.
+func TestRunWaitsForATopicThatMatches(t *testing.T) {
+	t.Parallel()
+	cluster := kafkatest.Fake(t)
+	base := kafkatest.Name("match")
+	env := append(routesOf(t, `topics_regex: '`+base+`\.[a-z]+'`), "FERRY_DATABASE_URL="+pgtest.New(t), "FERRY_KAFKA_BROKERS="+cluster.Addr)
+	stdout, _, code := ingester(t, env, "check")
+	if want := `reads topics that match ` + base + `\.[a-z]+ as group ferry`; code != 0 || !strings.Contains(stdout, want) {
+		t.Errorf("exit %d, check does not say %q:\n%s", code, want, stdout)
+	}
+	p, url := start(t, env)
+	wait(t, url+"/readyz", 503, `"database":{"ok":true,"why":""}`, `"kafka":{"ok":true,"why":""}`,
+		`"topics":{"ok":false,"why":"no topic matches `+base+`\\.[a-z]+ yet; create one, or correct topics_regex in the route file"}`)
+	for _, name := range []string{base + ".a", base + ".1", "__" + base + ".a"} {
+		cluster.CreateTopic(t, name, 1, nil)
+		cluster.Produce(t, name, kafkatest.Value(`{"id":"1"}`), kafkatest.Value(`{"id":"2"}`))
+	}
+	wait(t, url+"/metrics", 200, `ferry_ingest_records_total{result="stored",topic="`+base+`.a"} 2`,
+		`ferry_ingest_records_total{result="conflict",topic="`+base+`.a"} 0`, `ferry_ingest_lag{partition="0",topic="`+base+`.a"} 0`)
+	wait(t, url+"/readyz", 200, `"ready":true`)
+	if _, metrics, err := get(t, url+"/metrics"); err != nil || strings.Contains(metrics, base+".1") || strings.Contains(metrics, "__"+base) {
+		t.Errorf("it reads what does not match: %v\n%s", err, metrics)
+	}
 	stop(t, p)
 }
 

@@ -71,6 +71,6 @@ func startIngest(ctx context.Context, cfg *config.Ingester, s *app.Setup, st *st
 		return app.Usage(err)
 	}
 	s.Life.Go(ctx, "ingest", cfg.ShutdownTimeout, func(ctx context.Context) error { return ingester.Run(ctx, consumer) })
-	s.Log.Info("reading", "topics", s.Routes.Topics(), "group", cfg.KafkaGroup)
+	s.Log.Info("reading", "topics", s.Routes.TopicsRead(), "group", cfg.KafkaGroup)
 	return nil
 }
