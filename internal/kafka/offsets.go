@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -59,7 +60,11 @@ func (c *Consumer) Committed(ctx context.Context, tps []message.TopicPartition) 
 		parts[i] = ck.TopicPartition{Topic: &tp.Topic, Partition: tp.Partition}
 	}
 	answers, err := c.c.Committed(parts, timeoutMs(ctx))
-	if err != nil {
+	var e ck.Error
+	switch {
+	case errors.As(err, &e) && e.Code() == ck.ErrGroupIDNotFound:
+		return nil, nil // some brokers know no group that has neither members nor offsets
+	case err != nil:
 		return nil, fmt.Errorf("reading the group's committed offsets: %w", err)
 	}
 	var committed []message.Committed
@@ -104,6 +109,19 @@ func (c *Consumer) End(tp message.TopicPartition) (int64, bool) {
 
 // TopicIDs returns the ids of those of the topics that exist. The zero id stands for a broker without topic ids.
 func (c *Consumer) TopicIDs(ctx context.Context, topics []string) (map[string]message.TopicID, error) {
+	found, err := c.describe(ctx, topics)
+	if err != nil {
+		return nil, err
+	}
+	ids := make(map[string]message.TopicID, len(topics))
+	for _, d := range found {
+		ids[d.Name] = topicID(d.TopicID)
+	}
+	return ids, nil
+}
+
+// describe returns what the cluster says of those of the topics that exist.
+func (c *Consumer) describe(ctx context.Context, topics []string) ([]ck.TopicDescription, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -117,17 +135,17 @@ func (c *Consumer) TopicIDs(ctx context.Context, topics []string) (map[string]me
 	if err != nil {
 		return nil, fmt.Errorf("describing %d topics: %w", len(topics), err)
 	}
-	ids := make(map[string]message.TopicID, len(topics))
+	found := make([]ck.TopicDescription, 0, len(topics))
 	for _, d := range result.TopicDescriptions {
 		switch d.Error.Code() {
 		case ck.ErrNoError:
-			ids[d.Name] = topicID(d.TopicID)
+			found = append(found, d)
 		case ck.ErrUnknownTopicOrPart, ck.ErrUnknownTopic, ck.ErrUnknownTopicID:
 		default:
 			return nil, fmt.Errorf("describing topic %s: %w", d.Name, d.Error)
 		}
 	}
-	return ids, nil
+	return found, nil
 }
 
 // TopicNames returns the names of all topics that the cluster shows to this process, in no order.

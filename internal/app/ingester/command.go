@@ -33,6 +33,7 @@ func Command() *cobra.Command {
 				return app.WriteCheck(cmd.OutOrStdout(), cmd.ErrOrStderr(), found)
 			},
 		},
+		skipCommand(),
 	)
 	return root
 }

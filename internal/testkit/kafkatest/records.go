@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -75,6 +76,9 @@ func (c *Cluster) Committed(t testing.TB, group string) map[message.TopicPartiti
 		if err == nil && len(resp.Groups) == 1 {
 			err = kerr.ErrorForCode(resp.Groups[0].ErrorCode)
 		}
+		if errors.Is(err, kerr.GroupIDNotFound) {
+			return committed // it has neither members nor offsets
+		}
 		if err != nil {
 			pause(ctx) // the coordinator may be loading
 			continue
@@ -99,6 +103,12 @@ func (c *Cluster) Committed(t testing.TB, group string) map[message.TopicPartiti
 // Commit sets a group's offset as an operator would, with the group empty.
 func (c *Cluster) Commit(t testing.TB, group string, tp message.TopicPartition, offset int64) {
 	t.Helper()
+	c.CommitMarked(t, group, tp, CommittedOffset{Offset: offset})
+}
+
+// CommitMarked sets a group's offset with metadata, with the group empty.
+func (c *Cluster) CommitMarked(t testing.TB, group string, tp message.TopicPartition, offset CommittedOffset) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	req := kmsg.NewPtrOffsetCommitRequest()
@@ -107,7 +117,7 @@ func (c *Cluster) Commit(t testing.TB, group string, tp message.TopicPartition, 
 	topic.Topic = tp.Topic
 	topic.TopicID = c.TopicID(t, tp.Topic)
 	p := kmsg.NewOffsetCommitRequestTopicPartition()
-	p.Partition, p.Offset, p.LeaderEpoch = tp.Partition, offset, -1
+	p.Partition, p.Offset, p.LeaderEpoch, p.Metadata = tp.Partition, offset.Offset, -1, &offset.Metadata
 	topic.Partitions = append(topic.Partitions, p)
 	req.Topics = append(req.Topics, topic)
 	var last error
