@@ -181,6 +181,18 @@ COMMENT ON COLUMN ferry.forwarders.routes IS 'The routes that it works.';
 
 COMMENT ON COLUMN ferry.forwarders.seen_at IS 'When it wrote its row last.';
 
+CREATE TABLE ferry.installation (
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    singleton boolean DEFAULT true NOT NULL,
+    CONSTRAINT installation_singleton_check CHECK (singleton)
+);
+
+COMMENT ON TABLE ferry.installation IS 'One row, written by the migration that makes it. A copy or a restored database keeps its id.';
+
+COMMENT ON COLUMN ferry.installation.id IS 'Tells this database from others; part of the metadata of committed offsets.';
+
+COMMENT ON COLUMN ferry.installation.singleton IS 'Keeps it at one row.';
+
 CREATE TABLE ferry.ledger (
     route text NOT NULL,
     topic text NOT NULL,
@@ -377,6 +389,9 @@ ALTER TABLE ONLY ferry.failures
 
 ALTER TABLE ONLY ferry.forwarders
     ADD CONSTRAINT forwarders_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferry.installation
+    ADD CONSTRAINT installation_pkey PRIMARY KEY (singleton);
 
 ALTER TABLE ONLY ferry.ledger
     ADD CONSTRAINT ledger_pkey PRIMARY KEY (route, topic, topic_id, partition);

@@ -54,6 +54,11 @@ func (g *Ingester) commitLoop(ctx context.Context) {
 	}
 }
 
+// mark is the metadata of a commit.
+func (g *Ingester) mark(id message.TopicID) string {
+	return message.CommitMark{Topic: id, Installation: g.cfg.Installation}.String()
+}
+
 // commitAll commits what is owed of all partitions that are ours.
 func (g *Ingester) commitAll(ctx context.Context) error {
 	return g.commitUnder(ctx, func() []*partition {
@@ -93,7 +98,7 @@ func (g *Ingester) commitUnder(ctx context.Context, pick func() []*partition) er
 		if p.owed() {
 			parts = append(parts, p)
 			offsets = append(offsets, message.Committed{
-				TopicPartition: p.TopicPartition, Offset: p.commit, Metadata: metadata(p.topicID),
+				TopicPartition: p.TopicPartition, Offset: p.row, Metadata: g.mark(p.topicID),
 			})
 		}
 	}

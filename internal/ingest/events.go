@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/ferry-forward/ferry/internal/message"
@@ -116,17 +117,26 @@ func (g *Ingester) Record(r *message.Record) {
 		g.restart(p)
 		return
 	}
+	g.hear(p)
 	r.TopicID = p.topicID
-	p.writer.push(item{p: p, epoch: p.epoch, after: p.next, record: r})
+	p.writer.push(item{p: p, epoch: p.epoch, after: p.next, to: r.Offset + 1, record: r})
 	p.next = r.Offset + 1
 }
 
-// End notes that everything in a partition was read.
+// End notes that everything in a partition was read. The last offsets may hold no record: markers of transactions,
+// aborted records, what compaction removed. The position moves over them, so that who looks at the group's lag sees
+// none when there is nothing to do.
 func (g *Ingester) End(tp message.TopicPartition, offset int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if p, ok := g.parts[tp]; ok && p.phase == running {
-		p.caught = offset
+	p, ok := g.parts[tp]
+	if !ok || p.phase != running {
+		return
+	}
+	g.hear(p)
+	if offset > p.next {
+		p.writer.push(item{p: p, epoch: p.epoch, after: p.next, to: offset})
+		p.next = offset
 	}
 }
 
@@ -154,11 +164,12 @@ func (g *Ingester) Trouble(err error) {
 	kick(g.watch)
 }
 
-// names writes partitions for the log.
+// names writes partitions for the log, in order.
 func names(tps []message.TopicPartition) []string {
 	out := make([]string, len(tps))
 	for i, tp := range tps {
 		out[i] = tp.String()
 	}
+	slices.Sort(out)
 	return out
 }

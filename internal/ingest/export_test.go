@@ -12,7 +12,7 @@ func Paused(g *Ingester) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range g.parts {
-		if p.phase == running && p.paused {
+		if p.phase == running && p.paused != flowing {
 			n++
 		}
 	}
@@ -63,3 +63,9 @@ func (l *Lists) Take(cfg Config, names []string, now time.Time) (found, gone, id
 
 // Failed says that a list could not be had.
 func (l *Lists) Failed() { l.l.failed() }
+
+// Recheck has the rows compared now, and not in ten seconds.
+func Recheck(g *Ingester) { kick(g.recheck) }
+
+// LookAtGroup looks now at who else uses the group.
+func LookAtGroup(g *Ingester) { g.lookAtGroup(context.Background()) }

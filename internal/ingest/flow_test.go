@@ -205,7 +205,7 @@ func TestBufferedBytesAreBounded(t *testing.T) {
 		}
 		const bound = 200_000
 		p := run(t, c, m, setup{config: func(c *ingest.Config) { c.BufferBytes, c.BatchBytes = bound, 50_000 }}, plain(topic))
-		wait(t, "the pause", func() bool { return p.log.has("pausing and resuming") && ingest.Paused(p.g) == 4 })
+		wait(t, "the pause", func() bool { return p.log.has("partitions paused") && ingest.Paused(p.g) == 4 })
 		if n := ingest.Buffered(p.g); n > bound+2*2000 {
 			t.Errorf("%d bytes are buffered, with a bound of %d", n, bound)
 		}

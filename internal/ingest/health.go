@@ -12,8 +12,9 @@ const (
 	faultBroker = "broker" // topics can't be described
 	faultGroup  = "group"  // the group refuses us
 	faultTopics = "topics"
-	faultMatch  = "match" // no topic matches
-	faultRead   = "read"  // positions can't be read
+	faultMatch  = "match"  // no topic matches
+	faultRead   = "read"   // positions can't be read
+	faultShared = "shared" // the group is another installation's too
 )
 
 // health gathers what is wrong with each part, so that one goroutine's success does not hide another's trouble.

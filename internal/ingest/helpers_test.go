@@ -35,8 +35,7 @@ type memory struct {
 	batches  []int // records in each transaction
 	running  int   // calls that run now
 	inside   map[message.TopicPartition]int
-	known    map[message.TopicPartition]bool // rows that must not be made anew until Positions was asked
-	resets   int
+	expired  int64
 
 	// before is called at the beginning of each call; an error is the call's.
 	before func(ctx context.Context, b *message.Batch) error
@@ -76,9 +75,7 @@ func (m *memory) Save(ctx context.Context, b *message.Batch) (*message.Saved, er
 	}
 	var moved []message.TopicPartition
 	for _, a := range b.Advances {
-		if row, ok := m.rows[a.TopicPartition]; ok && (row.NextOffset != a.From || row.TopicID != a.TopicID) {
-			moved = append(moved, a.TopicPartition)
-		} else if !ok && m.known[a.TopicPartition] {
+		if row, ok := m.rows[a.TopicPartition]; !ok || row.NextOffset != a.From || row.TopicID != a.TopicID {
 			moved = append(moved, a.TopicPartition)
 		}
 	}
@@ -120,7 +117,6 @@ func (m *memory) Positions(ctx context.Context, _ string, tps []message.TopicPar
 	}
 	var rows []message.StoredPosition
 	for _, tp := range tps {
-		delete(m.known, tp)
 		if row, ok := m.rows[tp]; ok {
 			rows = append(rows, row)
 		}
@@ -128,11 +124,22 @@ func (m *memory) Positions(ctx context.Context, _ string, tps []message.TopicPar
 	return rows, nil
 }
 
-func (m *memory) ResetPosition(_ context.Context, _ string, p message.StoredPosition) error {
+func (m *memory) ChangePositions(_ context.Context, _ string, changes []message.PositionChange) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.rows[p.TopicPartition] = p
-	m.resets++
+	var moved []message.TopicPartition
+	for _, c := range changes {
+		if row, ok := m.rows[c.TopicPartition]; ok != (c.Was != nil) || ok && row != *c.Was {
+			moved = append(moved, c.TopicPartition)
+		}
+	}
+	if len(moved) > 0 {
+		return &message.PositionsMovedError{Partitions: moved}
+	}
+	for _, c := range changes {
+		m.rows[c.TopicPartition] = c.StoredPosition
+		m.expired += c.Expired
+	}
 	return nil
 }
 
@@ -255,6 +262,9 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
+// here is the id of the installation.
+const here = "here"
+
 type setup struct {
 	group      string
 	properties map[string]string
@@ -270,7 +280,7 @@ func run(t testing.TB, c *kafkatest.Cluster, saver ingest.Saver, s setup, routes
 	}
 	p := &process{t: t, cluster: c, saver: saver, counts: newCounts(), log: &lines{}, done: make(chan struct{}), ready: map[string]string{}}
 	cfg := ingest.Config{
-		Group: s.group, Routes: routes, Saver: saver, Metrics: p.counts, BatchLinger: 50 * time.Millisecond,
+		Group: s.group, Installation: here, Routes: routes, Saver: saver, Metrics: p.counts, BatchLinger: 50 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Ready: func(part string, ok bool, why string) {
 			p.mu.Lock()

@@ -26,6 +26,8 @@ type Source interface {
 	// Commit commits offsets; done is called when the request is really over, which may be after Commit returned.
 	Commit(ctx context.Context, offsets []message.Committed, done func()) error
 	Committed(ctx context.Context, tps []message.TopicPartition) ([]message.Committed, error)
+	// GroupOffsets returns what the group committed for the topics, of partitions of other processes too.
+	GroupOffsets(ctx context.Context, topics []string) ([]message.Committed, error)
 	Bounds(ctx context.Context, tp message.TopicPartition) (first, end int64, err error)
 	// End is the last known offset after the partition's last record.
 	End(tp message.TopicPartition) (int64, bool)
@@ -43,8 +45,9 @@ type Saver interface {
 	Save(ctx context.Context, b *message.Batch) (*message.Saved, error)
 	// Positions returns where the group stands in those partitions that have a row.
 	Positions(ctx context.Context, group string, tps []message.TopicPartition) ([]message.StoredPosition, error)
-	// ResetPosition sets the row of a partition, whatever it says.
-	ResetPosition(ctx context.Context, group string, p message.StoredPosition) error
+	// ChangePositions makes rows, and moves rows from where they were found: all, or none and a
+	// *message.PositionsMovedError.
+	ChangePositions(ctx context.Context, group string, changes []message.PositionChange) error
 }
 
 // Metrics counts (internal/observe).
@@ -69,6 +72,8 @@ const (
 type Config struct {
 	Group  string
 	Routes []*route.Route
+	// Installation is the id of the database, for the metadata of commits.
+	Installation string
 
 	BatchSize   int           // records in one transaction at most; 500
 	BatchBytes  int           // bytes in one transaction at most, a larger record goes alone; 8 MiB
@@ -123,6 +128,7 @@ type Ingester struct {
 
 	writers []*writer
 	resolve chan struct{} // something is to be resolved
+	recheck chan struct{} // compare the rows with what we believe now
 	commits chan struct{} // something is to be committed
 	watch   chan struct{} // look at the topics now
 	drain   chan struct{} // closed when polling has ended
@@ -145,7 +151,7 @@ func New(cfg Config) *Ingester {
 	cfg = cfg.withDefaults()
 	g := &Ingester{
 		cfg: cfg, log: cfg.Logger, health: newHealth(cfg.Ready),
-		resolve: make(chan struct{}, 1), commits: make(chan struct{}, 1), watch: make(chan struct{}, 1),
+		resolve: make(chan struct{}, 1), recheck: make(chan struct{}, 1), commits: make(chan struct{}, 1), watch: make(chan struct{}, 1),
 		drain: make(chan struct{}), committing: make(chan struct{}, 1),
 		parts: map[message.TopicPartition]*partition{}, writerOf: map[message.TopicPartition]*writer{},
 	}
@@ -184,6 +190,7 @@ func (g *Ingester) Run(ctx context.Context, src Source) error {
 	looking.Go(func() { g.resolveLoop(look) })
 	looking.Go(func() { g.watchLoop(look) })
 	looking.Go(func() { g.commitLoop(look) })
+	looking.Go(func() { g.recheckLoop(look) })
 
 	err := g.subscribe()
 	if err == nil {

@@ -218,7 +218,7 @@ func TestATopicThatMatchesIsMadeAgain(t *testing.T) {
 				rest += produce(t, c, stays, 1, 10)
 				wait(t, "all records", func() bool { return m.byTopic("one")[topic] == n && m.byTopic("one")[stays] == rest })
 				wait(t, "readiness", p.isReady)
-				if !p.log.has("the topic was deleted and created again") {
+				if !p.log.has("a topic was deleted and created again") {
 					t.Error("nobody was told")
 				}
 			})

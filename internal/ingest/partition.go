@@ -1,8 +1,6 @@
 package ingest
 
 import (
-	"strings"
-
 	"github.com/ferry-forward/ferry/internal/message"
 )
 
@@ -22,6 +20,7 @@ type partition struct {
 	writer *writer
 
 	gone  bool // not ours any more
+	known bool // its start was found out before
 	phase phase
 	// epoch counts restarts, so that a record that was read before one is told from those after it.
 	epoch int
@@ -29,40 +28,37 @@ type partition struct {
 	moved bool // Save found its row elsewhere
 
 	topicID message.TopicID
-	start   int64 // resolved: where to start
-	row     int64 // where the position's row stands, or will with the first batch; the next batch moves it from here
-	next    int64 // the next offset to come
-	stored  int64 // all records before it are stored: where reading started, then as row
-	caught  int64 // the end that was reached, markers of transactions included
-	paused  bool  // as the source was told
+	// row is where the position's row stands: all before it is stored, and the next batch moves it from here.
+	row int64
+	// next is the next offset to come.
+	next   int64
+	paused pauseReason // as the source was told
 
 	saving chan struct{} // not nil while a transaction with its records runs; closed when it ends
 
-	commit    int64 // the offset to commit: all before it is stored; -1: none yet
+	// heard: something came of it since it was started last. Before that, nothing is committed for it: librdkafka
+	// begins to read no partition while a commit is under way, and the coordinator may be silent.
+	heard     bool
 	committed int64 // the offset that Kafka has, as far as we know; -1: unknown
 }
 
 func newPartition(tp message.TopicPartition, w *writer) *partition {
-	return &partition{TopicPartition: tp, writer: w, commit: -1, committed: -1}
+	return &partition{TopicPartition: tp, writer: w, committed: -1}
 }
 
-// owed says whether there is an offset to commit.
-func (p *partition) owed() bool { return p.commit >= 0 && p.commit != p.committed }
+// owed says whether there is an offset to commit. It is always that of the row: a committed offset means that
+// everything before it is stored.
+func (p *partition) owed() bool { return p.heard && p.row != p.committed }
 
-// Ferry's commits carry metadata, so that an operator's reset, which carries none, is told from them. The topic's id
-// is in it because committed offsets can outlive the topic they count in.
-const metadataPrefix = "ferry topic="
-
-func metadata(id message.TopicID) string { return metadataPrefix + id.String() }
-
-// isOurs says whether Ferry made a commit with this metadata, and for which topic.
-func isOurs(metadata string) (message.TopicID, bool) {
-	text, ok := strings.CutPrefix(metadata, metadataPrefix)
-	if !ok {
-		return message.TopicID{}, false
+// hear notes that something came of the partition, so that its row can be committed: what Kafka has may be behind it
+// (killed between save and commit), or ahead (the database went back). Called under mu.
+func (g *Ingester) hear(p *partition) {
+	if !p.heard {
+		p.heard = true
+		if p.owed() {
+			kick(g.commits)
+		}
 	}
-	id, err := message.ParseTopicID(text[:min(36, len(text))])
-	return id, err == nil
 }
 
 // writerFor returns the partition's writer: the one it had before, else the one with the fewest partitions. A
@@ -88,7 +84,7 @@ func (g *Ingester) writerFor(tp message.TopicPartition) *writer {
 // restart drops what is buffered of a partition and has its start found out anew. Called under mu.
 func (g *Ingester) restart(p *partition) {
 	p.epoch++
-	p.phase = starting
+	p.phase, p.heard = starting, false
 	p.writer.forget(p)
 	g.attention.Store(true)
 	kick(g.resolve)

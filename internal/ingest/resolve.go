@@ -3,7 +3,6 @@ package ingest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/ferry-forward/ferry/internal/message"
@@ -41,6 +40,17 @@ func (g *Ingester) resolveLoop(ctx context.Context) {
 	}
 }
 
+// query is one partition whose start is looked for, as it was when the search began.
+type query struct {
+	p     *partition
+	tp    message.TopicPartition
+	epoch int
+	check bool
+	moved bool
+	known bool
+	left  int64 // where this process believed the row to stand, when moved
+}
+
 // pending are the partitions whose start is to be found out. One with a running transaction waits for its end, since
 // that moves the row.
 func (g *Ingester) pending() []query {
@@ -49,20 +59,10 @@ func (g *Ingester) pending() []query {
 	var pending []query
 	for tp, p := range g.parts {
 		if p.phase == starting && p.saving == nil {
-			pending = append(pending, query{p: p, tp: tp, epoch: p.epoch, check: p.check, moved: p.moved, left: p.row})
+			pending = append(pending, query{p: p, tp: tp, epoch: p.epoch, check: p.check, moved: p.moved, known: p.known, left: p.row})
 		}
 	}
 	return pending
-}
-
-// query is one partition whose start is looked for, as it was when the search began.
-type query struct {
-	p     *partition
-	tp    message.TopicPartition
-	epoch int
-	check bool
-	moved bool
-	left  int64 // where this process believed the row to stand, when moved
 }
 
 // facts are what is known about partitions.
@@ -72,7 +72,8 @@ type facts struct {
 	committed map[message.TopicPartition]message.Committed
 }
 
-// resolveAll finds out the starts, and says whether it found all of them.
+// resolveAll finds out the starts, and says whether it found all of them. Rows that are to be made or changed are so
+// before anything is read: a partition that is read has a row, of the topic that it is read from.
 func (g *Ingester) resolveAll(ctx context.Context, pending []query) bool {
 	f, err := g.facts(ctx, pending)
 	if err != nil {
@@ -81,7 +82,9 @@ func (g *Ingester) resolveAll(ctx context.Context, pending []query) bool {
 		}
 		return false
 	}
-	all := true
+	all, n := true, &findings{}
+	var starts []*search
+	var changes []message.PositionChange
 	for _, q := range pending {
 		id, ok := f.ids[q.tp.Topic]
 		if !ok {
@@ -89,7 +92,7 @@ func (g *Ingester) resolveAll(ctx context.Context, pending []query) bool {
 			kick(g.watch)
 			continue
 		}
-		s := search{g: g, q: q, id: id, facts: f}
+		s := &search{g: g, q: q, id: id, facts: f, findings: n}
 		if err := s.run(ctx); err != nil {
 			all = false
 			if ctx.Err() == nil {
@@ -98,9 +101,33 @@ func (g *Ingester) resolveAll(ctx context.Context, pending []query) bool {
 			}
 			continue
 		}
+		starts = append(starts, s)
+		if s.change != nil {
+			changes = append(changes, *s.change)
+		}
+	}
+	if !g.change(ctx, changes) {
+		return false
+	}
+	for _, s := range starts {
 		s.done()
 	}
+	n.tell(g.log, g.cfg.Metrics)
 	return all
+}
+
+// change makes and moves rows. When some stand elsewhere meanwhile, all is found out anew.
+func (g *Ingester) change(ctx context.Context, changes []message.PositionChange) bool {
+	if len(changes) == 0 {
+		return true
+	}
+	err := g.within(ctx, PartDatabase, func(ctx context.Context) error {
+		return g.cfg.Saver.ChangePositions(ctx, g.cfg.Group, changes)
+	})
+	if err != nil && ctx.Err() == nil {
+		g.log.Warn("partitions wait until their positions are set", "error", err)
+	}
+	return err == nil
 }
 
 // facts asks Kafka and the database. The part that does not answer is not ready.
@@ -128,7 +155,8 @@ func (g *Ingester) facts(ctx context.Context, pending []query) (facts, error) {
 	}); err != nil {
 		return f, err
 	}
-	// Last, so that nothing that happened before Kafka answered is missing in the rows.
+	// Last, so that nothing that happened before Kafka answered is missing in the rows: a commit comes after its row, so
+	// that a row that is behind the commit now has gone back.
 	return f, g.within(ctx, PartDatabase, func(ctx context.Context) error {
 		rows, err := g.cfg.Saver.Positions(ctx, g.cfg.Group, tps)
 		for _, r := range rows {
@@ -143,140 +171,15 @@ func (g *Ingester) within(ctx context.Context, part string, request func(context
 	limited, cancel := context.WithTimeoutCause(ctx, resolveLimit, errResolveLimit)
 	defer cancel()
 	err := request(limited)
+	var moved *message.PositionsMovedError
 	switch {
 	case ctx.Err() != nil:
-	case err != nil:
+	case err != nil && !errors.As(err, &moved):
 		g.health.fault(part, faultRead, err.Error())
 	default:
 		g.health.clear(part, faultRead)
 	}
 	return err
-}
-
-// search decides where one partition starts.
-type search struct {
-	g  *Ingester
-	q  query
-	id message.TopicID
-	facts
-
-	start     int64
-	row       int64 // where the row stands, or is made with the first batch
-	hasRow    bool
-	committed int64
-}
-
-func (s *search) run(ctx context.Context) error {
-	row, hasRow := s.rows[s.q.tp]
-	s.committed = -1
-	commit, hasCommit := s.facts.committed[s.q.tp]
-	commitID, ours := isOurs(commit.Metadata)
-	switch {
-	case !hasCommit || !ours:
-	case commitID == s.id:
-		s.committed = commit.Offset
-	default:
-		hasCommit = false // it counts in a topic that was deleted
-	}
-	var none message.TopicID
-	switch {
-	case hasRow && row.TopicID == none && s.id != none:
-		// Stored through a broker that had no topic ids: taken for the same topic.
-		if err := s.reset(ctx, row.NextOffset); err != nil {
-			return err
-		}
-	case hasRow && row.TopicID != s.id:
-		s.warn("the topic was deleted and created again; it is read from its beginning", "was", row.TopicID.String(), "is", s.id.String())
-		return s.fromFirst(ctx, true)
-	case hasRow && hasCommit && !ours && commit.Offset < row.NextOffset:
-		s.warn("the group's offset was set back; everything from there is read again", "from", row.NextOffset, "offset", commit.Offset)
-		if err := s.reset(ctx, commit.Offset); err != nil {
-			return err
-		}
-	case hasRow:
-		s.start, s.row, s.hasRow = row.NextOffset, row.NextOffset, true
-		s.tellMove()
-	case s.q.moved:
-		s.g.cfg.Metrics.PositionRewind()
-		s.warn("the database lost the partition's position; it is read from its beginning")
-		return s.fromFirst(ctx, false)
-	case hasCommit:
-		s.start, s.row = commit.Offset, commit.Offset
-		s.q.check = true // whoever committed it, the records may be gone
-	default:
-		return s.fromFirst(ctx, false)
-	}
-	return s.within(ctx)
-}
-
-// tellMove says where a row went that was not where this process had left it.
-func (s *search) tellMove() {
-	switch {
-	case !s.q.moved:
-	case s.row < s.q.left:
-		s.g.cfg.Metrics.PositionRewind()
-		s.warn("the database stands at an earlier position, as after a restore or a failover; what it lost is read again",
-			"from", s.q.left, "offset", s.row)
-	default:
-		s.warn("the position was moved on, by another process or by a transaction whose outcome was not known",
-			"from", s.q.left, "offset", s.row)
-	}
-}
-
-// within checks a start that may not be in Kafka any more.
-func (s *search) within(ctx context.Context) error {
-	if !s.q.check {
-		return nil
-	}
-	first, end, err := s.bounds(ctx)
-	if err != nil {
-		return err
-	}
-	switch {
-	case s.start < first:
-		s.g.log.Error("Kafka removed records before they were read; raise the topic's retention",
-			"topic", s.q.tp.Topic, "partition", s.q.tp.Partition, "from", s.start, "offset", first, "removed", first-s.start)
-		s.start = first // the row follows with the first batch
-		if !s.hasRow {
-			s.row = first
-		}
-	case s.start > end:
-		// The partition was cut off, or the offset was never in it. What was written since may lie anywhere below.
-		s.warn("the position lies beyond the partition's end; it is read from its beginning", "from", s.start, "end", end)
-		return s.reset(ctx, first)
-	}
-	return nil
-}
-
-// fromFirst starts at the first record there is. Reset says that a row stands in the way.
-func (s *search) fromFirst(ctx context.Context, reset bool) error {
-	first, _, err := s.bounds(ctx)
-	if err != nil {
-		return err
-	}
-	if reset {
-		return s.reset(ctx, first)
-	}
-	s.start, s.row = first, first
-	return nil
-}
-
-// reset puts the row to where reading starts.
-func (s *search) reset(ctx context.Context, offset int64) error {
-	s.start, s.row, s.hasRow = offset, offset, true
-	return s.g.within(ctx, PartDatabase, func(ctx context.Context) error {
-		return s.g.cfg.Saver.ResetPosition(ctx, s.g.cfg.Group, message.StoredPosition{
-			TopicPartition: s.q.tp, TopicID: s.id, NextOffset: offset,
-		})
-	})
-}
-
-func (s *search) bounds(ctx context.Context) (first, end int64, err error) {
-	err = s.g.within(ctx, PartKafka, func(ctx context.Context) error {
-		first, end, err = s.g.src.Bounds(ctx, s.q.tp)
-		return err
-	})
-	return first, end, err
 }
 
 // done hands the start to the polling goroutine, unless the partition is gone or was restarted since.
@@ -287,20 +190,9 @@ func (s *search) done() {
 	if p.gone || p.epoch != s.q.epoch || p.phase != starting {
 		return
 	}
-	p.topicID, p.start, p.row, p.committed = s.id, s.start, s.row, s.committed
-	p.check, p.moved = false, false
+	p.topicID, p.row, p.committed = s.id, s.start, s.committed
+	p.check, p.moved, p.known = false, false, true
 	p.phase = resolved
 	s.g.attention.Store(true)
-	p.commit = -1
-	if s.hasRow {
-		// What Kafka has may be behind (killed between save and commit), or ahead (the database went back).
-		p.commit = s.row
-		kick(s.g.commits)
-	}
-	s.g.log.Debug("a partition starts", "topic", p.Topic, "partition", p.Partition, "offset", p.start,
-		"position", fmt.Sprint(p.row))
-}
-
-func (s *search) warn(text string, args ...any) {
-	s.g.log.Warn(text, append([]any{"topic", s.q.tp.Topic, "partition", s.q.tp.Partition}, args...)...)
+	s.g.log.Debug("a partition starts", "topic", p.Topic, "partition", p.Partition, "offset", p.row)
 }

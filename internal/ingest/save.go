@@ -66,7 +66,7 @@ func (w *writer) open(entries []entry) *transaction {
 		if !e.current() || !w.follows(e, last) {
 			return true
 		}
-		last[e.p] = e.record.Offset + 1
+		last[e.p] = e.to
 		return false
 	})
 	if len(entries) == 0 {
@@ -81,7 +81,7 @@ func (w *writer) open(entries []entry) *transaction {
 		e.p.saving = make(chan struct{})
 		t.parts, t.epochs = append(t.parts, e.p), append(t.epochs, e.epoch)
 		t.batch.Advances = append(t.batch.Advances, message.Advance{
-			TopicPartition: e.p.TopicPartition, TopicID: e.p.topicID, From: e.p.row, To: e.record.Offset + 1,
+			TopicPartition: e.p.TopicPartition, TopicID: e.p.topicID, From: e.p.row, To: e.to,
 		})
 	}
 	return t
@@ -92,13 +92,13 @@ func (w *writer) open(entries []entry) *transaction {
 func (w *writer) follows(e entry, last map[*partition]int64) bool {
 	done, ok := last[e.p]
 	if !ok {
-		done = e.p.stored
+		done = e.p.row
 	}
 	if e.after == done {
 		return true
 	}
 	w.g.log.Error("records before this one are missing; the partition is read again", "topic", e.p.Topic,
-		"partition", e.p.Partition, "offset", e.record.Offset, "after", e.after, "stored", done)
+		"partition", e.p.Partition, "after", e.after, "stored", done)
 	w.g.restart(e.p)
 	return false
 }
@@ -116,7 +116,6 @@ func (w *writer) stored(t *transaction, err error) (moved bool) {
 		p.saving = nil
 		if err == nil {
 			p.row = t.batch.Advances[i].To
-			p.stored, p.commit = p.row, p.row
 		}
 		if moved && slices.Contains(e.Partitions, p.TopicPartition) {
 			named = true
@@ -142,6 +141,7 @@ func (w *writer) moved(p *partition, epoch int) {
 	if !p.gone && p.epoch == epoch {
 		p.moved = true
 		w.g.restart(p)
+		kick(w.g.recheck) // the whole database may stand elsewhere
 	}
 }
 

@@ -1,6 +1,9 @@
 package ingest
 
 import (
+	"context"
+	"log/slog"
+
 	"github.com/ferry-forward/ferry/internal/message"
 )
 
@@ -19,50 +22,91 @@ func (g *Ingester) steer() (busy bool) {
 	if err := g.subscribe(); err != nil {
 		g.log.Warn("topics are not read yet; tried again with the next list of topics", "error", err)
 	}
-	start, pause, resume, busy := g.changes()
-	if len(start) > 0 {
-		g.begin(start)
+	c := g.changes()
+	if len(c.start) > 0 {
+		g.begin(c.start)
 	}
-	if len(pause) > 0 {
-		if err := g.src.Pause(pause); err != nil {
-			g.log.Warn("pausing partitions", "error", err)
+	for _, reason := range pauseReasons {
+		if tps := c.pause[reason]; len(tps) > 0 {
+			g.log.Log(context.Background(), reason.level(), "partitions paused", "partitions", names(tps), "reason", reason.String())
+			if err := g.src.Pause(tps); err != nil {
+				g.log.Warn("pausing partitions", "error", err)
+			}
+		}
+		if tps := c.resume[reason]; len(tps) > 0 {
+			g.log.Log(context.Background(), reason.level(), "partitions resumed", "partitions", names(tps), "reason", reason.ended())
+			if err := g.src.Resume(tps); err != nil {
+				g.log.Warn("resuming partitions", "error", err)
+			}
 		}
 	}
-	if len(resume) > 0 {
-		if err := g.src.Resume(resume); err != nil {
-			g.log.Warn("resuming partitions", "error", err)
-		}
+	g.busy = c.busy
+	return c.busy
+}
+
+// pauseReason is why a partition is paused.
+type pauseReason int
+
+const (
+	flowing    pauseReason = iota // it is not
+	bufferFull                    // back-pressure, many times a minute under load
+	stalled                       // the database takes nothing
+)
+
+var pauseReasons = []pauseReason{bufferFull, stalled}
+
+func (r pauseReason) String() string {
+	if r == stalled {
+		return "the database takes nothing"
 	}
-	g.busy = busy
-	return busy
+	return "the buffer is full"
+}
+
+func (r pauseReason) ended() string {
+	if r == stalled {
+		return "the database takes records again"
+	}
+	return "the buffer is half empty"
+}
+
+func (r pauseReason) level() slog.Level {
+	if r == stalled {
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
+}
+
+// changes are what the source is to be told.
+type changes struct {
+	start         []found
+	pause, resume map[pauseReason][]message.TopicPartition // resume: by what ended
+	busy          bool
 }
 
 // changes finds out what the source is to be told. After a rebalance it is told of all pauses again.
-func (g *Ingester) changes() (start []found, pause, resume []message.TopicPartition, busy bool) {
+func (g *Ingester) changes() changes {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	c := changes{pause: map[pauseReason][]message.TopicPartition{}, resume: map[pauseReason][]message.TopicPartition{}}
 	for tp, p := range g.parts {
 		switch p.phase {
 		case starting:
-			busy = true
+			c.busy = true
 		case resolved:
-			start, busy = append(start, found{p, p.epoch, p.start}), true
+			c.start, c.busy = append(c.start, found{p, p.epoch, p.row}), true
 		case running:
-			want := p.writer.full || p.writer.stalled
-			if want && (!p.paused || g.reapply) {
-				pause = append(pause, tp)
-			} else if !want && p.paused {
-				resume = append(resume, tp)
+			want := p.writer.pauses()
+			if want != flowing && (p.paused == flowing || g.reapply) {
+				c.pause[want] = append(c.pause[want], tp)
+			} else if want == flowing && p.paused != flowing {
+				c.resume[p.paused] = append(c.resume[p.paused], tp)
 			}
 			p.paused = want
-			busy = busy || want
+			c.busy = c.busy || want != flowing
 		}
 	}
 	g.reapply = false
-	if len(pause)+len(resume) > 0 {
-		g.log.Debug("pausing and resuming", "paused", names(pause), "resumed", names(resume))
-	}
-	return start, pause, resume, busy
+	return c
 }
 
 // found is a partition that can start, as it was found out for one of its epochs.
@@ -93,12 +137,13 @@ func (g *Ingester) begin(starts []found) {
 		case err != nil:
 			g.restart(p)
 		default:
-			p.phase, p.next, p.stored, p.caught, p.paused = running, f.start, f.start, 0, false
+			p.phase, p.next, p.paused, p.heard = running, f.start, flowing, false
 		}
 	}
 }
 
-// tellLag sets the lag of each partition that is read.
+// tellLag sets the lag of each partition that is read: the offsets between its position and its end. Positions move over
+// what holds no record, so that it is 0 when everything is stored.
 func (g *Ingester) tellLag() {
 	type lag struct {
 		tp message.TopicPartition
@@ -111,21 +156,11 @@ func (g *Ingester) tellLag() {
 			continue
 		}
 		if end, ok := g.src.End(tp); ok {
-			lags = append(lags, lag{tp, p.lag(end)})
+			lags = append(lags, lag{tp, max(0, end-p.row)})
 		}
 	}
 	g.mu.Unlock()
 	for _, l := range lags {
 		g.cfg.Metrics.IngestLag(l.tp.Topic, l.tp.Partition, l.n)
 	}
-}
-
-// lag is how many offsets lie between what is stored and the partition's end. Behind the last record there may be
-// markers of transactions, which never come as records: when all that came is stored, what was caught up with counts.
-func (p *partition) lag(end int64) int64 {
-	at := p.row
-	if p.next == p.stored {
-		at = max(at, p.caught)
-	}
-	return max(0, end-at)
 }

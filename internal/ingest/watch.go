@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	watchInterval = time.Minute
-	watchSoon     = time.Second // while something is wrong
+	watchInterval = 10 * time.Second // a topic that was made again is read under its old id for so long
+	watchSoon     = time.Second      // while something is wrong
 	watchLimit    = 5 * time.Second
 )
 
 var errWatchLimit = errors.New("no answer from Kafka within 5 s")
 
-// watchLoop looks at the topics once a minute, more often while something is wrong with them or with Kafka, and when
+// watchLoop looks at the topics every ten seconds, more often while something is wrong with them or with Kafka, and when
 // they are to be listed: it keeps both parts' readiness, and finds topics that are new, and topics that were deleted
 // and created again.
 func (g *Ingester) watchLoop(ctx context.Context) {

@@ -24,12 +24,20 @@ type writer struct {
 	stalled bool // it waits for the database
 }
 
-// item is a record that waits to be stored.
+// item is a record that waits to be stored, or a step over offsets that hold none.
 type item struct {
 	p      *partition
 	epoch  int
-	after  int64 // where the partition was read up to before it
-	record *message.Record
+	after  int64           // where the partition was read up to before it
+	to     int64           // and after it
+	record *message.Record // nil: none
+}
+
+func (it item) size() int {
+	if it.record == nil {
+		return 0
+	}
+	return it.record.Size()
 }
 
 // current says whether the record is still to be stored. Called under mu.
@@ -51,10 +59,21 @@ func newWriter(g *Ingester) *writer {
 // from taking the room of the others.
 func (w *writer) share() int { return max(1, w.g.cfg.BufferBytes/w.g.cfg.Writers) }
 
+// pauses says whether, and why, its partitions are to be paused. Called under mu.
+func (w *writer) pauses() pauseReason {
+	switch {
+	case w.stalled:
+		return stalled
+	case w.full:
+		return bufferFull
+	}
+	return flowing
+}
+
 // push adds a record. Called under mu.
 func (w *writer) push(it item) {
 	w.queue = append(w.queue, it)
-	w.bytes += it.record.Size()
+	w.bytes += it.size()
 	if w.bytes > w.share() && !w.full {
 		w.full = true
 		w.g.attention.Store(true)
@@ -78,7 +97,7 @@ func (w *writer) forget(p *partition) {
 		if it.p != p {
 			return false
 		}
-		bytes += it.record.Size()
+		bytes += it.size()
 		return true
 	})
 	w.release(bytes)
@@ -88,7 +107,7 @@ func (w *writer) forget(p *partition) {
 func (w *writer) pop(room int) (item, bool) {
 	w.g.mu.Lock()
 	defer w.g.mu.Unlock()
-	if len(w.queue) == 0 || w.queue[0].record.Size() > room {
+	if len(w.queue) == 0 || w.queue[0].size() > room {
 		return item{}, false
 	}
 	it := w.queue[0]
@@ -146,15 +165,19 @@ func (w *writer) collect(ctx context.Context) (entries []entry, bytes int) {
 		if !ok {
 			break
 		}
-		bytes += it.record.Size()
-		// Not cancelled at the stop: a key that is cut short would be another key.
-		entries = append(entries, entry{it, w.g.eval.incoming(context.WithoutCancel(ctx), it.record)})
+		bytes += it.size()
+		e := entry{item: it}
+		if it.record != nil {
+			// Not cancelled at the stop: a key that is cut short would be another key.
+			e.incoming = w.g.eval.incoming(context.WithoutCancel(ctx), it.record)
+		}
+		entries = append(entries, e)
 		if age := time.Since(opened); age >= evaluationLimit || (len(entries) >= there && age >= w.g.cfg.BatchLinger) {
 			break
 		}
 	}
 	slices.SortStableFunc(entries, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.record.Topic, b.record.Topic), cmp.Compare(a.record.Partition, b.record.Partition))
+		return cmp.Or(cmp.Compare(a.p.Topic, b.p.Topic), cmp.Compare(a.p.Partition, b.p.Partition))
 	})
 	return entries, bytes
 }

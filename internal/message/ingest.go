@@ -49,6 +49,15 @@ type StoredPosition struct {
 	NextOffset int64
 }
 
+// PositionChange makes the row of a partition, or moves it on purpose and not by storing records.
+type PositionChange struct {
+	StoredPosition
+	// Was is the row as it was found, nil when there was none. If it is another one meanwhile, nothing is changed.
+	Was *StoredPosition
+	// Expired is how many offsets Kafka removed before they were read.
+	Expired int64
+}
+
 // PositionsMovedError says that partitions no longer stand where this process left them: another process moved them,
 // or the database went back in time. Nothing of the batch was stored.
 type PositionsMovedError struct{ Partitions []TopicPartition }
@@ -56,11 +65,4 @@ type PositionsMovedError struct{ Partitions []TopicPartition }
 // Error names the partitions.
 func (e *PositionsMovedError) Error() string {
 	return fmt.Sprintf("positions moved under this process: %v", e.Partitions)
-}
-
-// Committed is what a group committed to Kafka for a partition. The metadata tells Ferry's own commits from others.
-type Committed struct {
-	TopicPartition
-	Offset   int64
-	Metadata string
 }

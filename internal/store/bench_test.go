@@ -17,6 +17,9 @@ func benchStore(b *testing.B) *store.Store {
 		b.Fatal(err)
 	}
 	b.Cleanup(s.Close)
+	if err := s.ChangePositions(b.Context(), group, []message.PositionChange{{StoredPosition: at(1, 0)}}); err != nil {
+		b.Fatal(err)
+	}
 	return s
 }
 

@@ -10,13 +10,17 @@ import (
 	"github.com/ferry-forward/ferry/internal/store/storedb"
 )
 
-type positionKey struct {
-	group string
-	message.TopicPartition
+// Installation returns the id of the database, which it keeps through backup and restore.
+func (s *Store) Installation(ctx context.Context) (string, error) {
+	var id string
+	err := s.again(ctx, "reading the id of the installation", func() (err error) {
+		id, err = s.q.Installation(ctx, s.pool)
+		return err
+	})
+	return id, err
 }
 
-// Positions returns where the group stands in those of the partitions that have a row. A partition without one may be
-// started by the next Save from wherever its Advance says.
+// Positions returns where the group stands in those of the partitions that have a row.
 func (s *Store) Positions(ctx context.Context, group string, tps []message.TopicPartition) ([]message.StoredPosition, error) {
 	topics, partitions := make([]string, len(tps)), make([]int32, len(tps))
 	for i, tp := range tps {
@@ -36,45 +40,43 @@ func (s *Store) Positions(ctx context.Context, group string, tps []message.Topic
 			TopicID:        r.TopicID.Bytes, NextOffset: r.NextOffset,
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, tp := range tps {
-		delete(s.known, positionKey{group, tp})
-	}
-	for _, p := range found {
-		s.known[positionKey{group, p.TopicPartition}] = struct{}{}
-	}
 	return found, nil
 }
 
-// ResetPosition sets where the group stands in a partition, whatever the row says: for a topic that was created anew,
-// an operator's reset, the first reading of a partition. What runs against it and was started before fails its
-// compare-and-set.
-func (s *Store) ResetPosition(ctx context.Context, group string, p message.StoredPosition) error {
-	err := s.inTx(ctx, "setting the position of "+p.TopicPartition.String(), func(tx pgx.Tx) error {
-		return s.q.PositionReset(ctx, tx, storedb.PositionResetParams{
-			ConsumerGroup: group, Topic: p.Topic, Partition: p.Partition, TopicID: uuid(p.TopicID), NextOffset: p.NextOffset,
-		})
+// ChangePositions makes rows, and moves rows from where they were found: all of them, or none and a
+// *message.PositionsMovedError that names those that are not there any more.
+func (s *Store) ChangePositions(ctx context.Context, group string, changes []message.PositionChange) error {
+	changes = slices.Clone(changes)
+	slices.SortFunc(changes, func(a, b message.PositionChange) int { return compareTP(a.TopicPartition, b.TopicPartition) })
+	return s.inTx(ctx, "setting positions", func(tx pgx.Tx) error {
+		var moved []message.TopicPartition
+		for _, c := range changes {
+			n, err := s.changePosition(ctx, tx, group, c)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				moved = append(moved, c.TopicPartition)
+			}
+		}
+		if len(moved) > 0 {
+			return &message.PositionsMovedError{Partitions: moved}
+		}
+		return nil
 	})
-	if err == nil {
-		s.remember(group, p.TopicPartition)
-	}
-	return err
 }
 
-func (s *Store) remember(group string, tps ...message.TopicPartition) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, tp := range tps {
-		s.known[positionKey{group, tp}] = struct{}{}
+func (s *Store) changePosition(ctx context.Context, tx pgx.Tx, group string, c message.PositionChange) (int64, error) {
+	if c.Was == nil {
+		return s.q.PositionMake(ctx, tx, storedb.PositionMakeParams{
+			ConsumerGroup: group, Topic: c.Topic, Partition: c.Partition, TopicID: uuid(c.TopicID), NextOffset: c.NextOffset,
+			Expired: c.Expired,
+		})
 	}
-}
-
-func (s *Store) isKnown(group string, tp message.TopicPartition) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.known[positionKey{group, tp}]
-	return ok
+	return s.q.PositionMove(ctx, tx, storedb.PositionMoveParams{
+		ConsumerGroup: group, Topic: c.Topic, Partition: c.Partition, TopicID: uuid(c.TopicID), NextOffset: c.NextOffset,
+		Expired: c.Expired, WasTopicID: uuid(c.Was.TopicID), WasOffset: c.Was.NextOffset,
+	})
 }
 
 // advance moves the positions of a batch. It is the first statement of the ingest transaction and the fence against
@@ -84,42 +86,16 @@ func (s *Store) isKnown(group string, tp message.TopicPartition) bool {
 //	B stores 100–199, the row moves to 200
 //	A wakes up and stores 100–149: its row is not at 100 → nothing is stored
 //
-// The rows stay locked until the commit, so that A waits for B's transaction if it runs, and then sees what it did.
-//
-// A row that is missing is made only if this process has never seen one: else the database lost it, and the messages
-// before From with it.
+// The rows stay locked until the commit, so that A waits for B's transaction if it runs, and then sees what it did. A
+// row that is missing is no exception: a partition has its row before it is read (ChangePositions), so that the
+// database lost it, and the messages before From with it.
 func (s *Store) advance(ctx context.Context, tx pgx.Tx, b *message.Batch) error {
 	if len(b.Advances) == 0 {
 		return nil
 	}
-	missing, err := s.moveRows(ctx, tx, b)
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	var first []message.Advance
-	var moved []message.TopicPartition
-	for _, a := range missing {
-		if s.isKnown(b.Group, a.TopicPartition) {
-			moved = append(moved, a.TopicPartition)
-		} else {
-			first = append(first, a)
-		}
-	}
-	if len(first) > 0 && len(moved) == 0 {
-		if moved, err = s.insertRows(ctx, tx, b.Group, first); err != nil {
-			return err
-		}
-	}
-	if len(moved) > 0 {
-		return &message.PositionsMovedError{Partitions: moved}
-	}
-	return nil
-}
-
-// moveRows returns the advances whose row is not where it should be.
-func (s *Store) moveRows(ctx context.Context, tx pgx.Tx, b *message.Batch) ([]message.Advance, error) {
 	p := storedb.PositionsAdvanceParams{ConsumerGroup: b.Group}
-	for _, a := range sorted(b.Advances) {
+	advances := sorted(b.Advances)
+	for _, a := range advances {
 		p.Topics = append(p.Topics, a.Topic)
 		p.Partitions = append(p.Partitions, a.Partition)
 		p.TopicIds = append(p.TopicIds, uuid(a.TopicID))
@@ -127,46 +103,20 @@ func (s *Store) moveRows(ctx context.Context, tx pgx.Tx, b *message.Batch) ([]me
 		p.NextOffsets = append(p.NextOffsets, a.To)
 	}
 	rows, err := s.q.PositionsAdvance(ctx, tx, p)
-	if err != nil || len(rows) == len(b.Advances) {
-		return nil, err
+	if err != nil || len(rows) == len(advances) {
+		return err
 	}
-	moved := make(map[message.TopicPartition]bool, len(rows))
+	there := make(map[message.TopicPartition]bool, len(rows))
 	for _, r := range rows {
-		moved[message.TopicPartition{Topic: r.Topic, Partition: r.Partition}] = true
+		there[message.TopicPartition{Topic: r.Topic, Partition: r.Partition}] = true
 	}
-	var missing []message.Advance
-	for _, a := range sorted(b.Advances) {
-		if !moved[a.TopicPartition] {
-			missing = append(missing, a)
+	e := &message.PositionsMovedError{}
+	for _, a := range advances {
+		if !there[a.TopicPartition] {
+			e.Partitions = append(e.Partitions, a.TopicPartition)
 		}
 	}
-	return missing, nil
-}
-
-// insertRows makes the rows of partitions that are read for the first time, and returns those that exist meanwhile.
-func (s *Store) insertRows(ctx context.Context, tx pgx.Tx, group string, first []message.Advance) ([]message.TopicPartition, error) {
-	p := storedb.PositionsInsertParams{ConsumerGroup: group}
-	for _, a := range first {
-		p.Topics = append(p.Topics, a.Topic)
-		p.Partitions = append(p.Partitions, a.Partition)
-		p.TopicIds = append(p.TopicIds, uuid(a.TopicID))
-		p.NextOffsets = append(p.NextOffsets, a.To)
-	}
-	rows, err := s.q.PositionsInsert(ctx, tx, p)
-	if err != nil {
-		return nil, err
-	}
-	made := make(map[message.TopicPartition]bool, len(rows))
-	for _, r := range rows {
-		made[message.TopicPartition{Topic: r.Topic, Partition: r.Partition}] = true
-	}
-	var moved []message.TopicPartition
-	for _, a := range first {
-		if !made[a.TopicPartition] {
-			moved = append(moved, a.TopicPartition)
-		}
-	}
-	return moved, nil
+	return e
 }
 
 // sorted returns the advances in the order in which every transaction locks them.

@@ -32,9 +32,6 @@ func (f *fixture) moved(s *store.Store, b *message.Batch) {
 
 func TestPositionsFence(t *testing.T) {
 	t.Parallel()
-	at := func(id byte, next int64) message.StoredPosition {
-		return message.StoredPosition{TopicPartition: tp0, TopicID: message.TopicID{id}, NextOffset: next}
-	}
 	for name, run := range map[string]func(*fixture, *store.Store){
 		"another process went on": func(f *fixture, other *store.Store) {
 			if _, err := other.Save(f.Context(), batch(10, 5)); err != nil {
@@ -50,37 +47,28 @@ func TestPositionsFence(t *testing.T) {
 		"the database lost the row": func(f *fixture, _ *store.Store) {
 			f.exec("DELETE FROM ferry.positions")
 			f.moved(f.store, batch(10, 3))
-			// Once the caller has looked, it may begin where it decides.
-			if got, err := f.store.Positions(f.Context(), group, []message.TopicPartition{tp0}); err != nil || len(got) != 0 {
-				f.Fatal(got, err)
-			}
+			f.begin(group, at(1, 10))
 			f.save(batch(10, 3))
 		},
-		"the topic was created anew": func(f *fixture, other *store.Store) {
-			if err := other.ResetPosition(f.Context(), group, at(2, 10)); err != nil {
-				f.Fatal(err)
-			}
+		"the topic was created anew": func(f *fixture, _ *store.Store) {
+			f.set(at(1, 10), at(2, 10))
 			f.moved(f.store, batch(10, 3))
 			f.want("SELECT next_offset FROM ferry.positions", "10")
 		},
-		"an operator set it back": func(f *fixture, other *store.Store) {
-			if err := other.ResetPosition(f.Context(), group, at(1, 3)); err != nil {
-				f.Fatal(err)
-			}
+		"an operator set it back": func(f *fixture, _ *store.Store) {
+			f.set(at(1, 10), at(1, 3))
 			f.moved(f.store, batch(10, 3))
 			f.save(batch(3, 2))
 		},
-		"two begin": func(f *fixture, other *store.Store) {
+		"it was never begun": func(f *fixture, _ *store.Store) {
 			b := batch(0, 2)
-			b.Group, b.Incoming = "new", nil
-			if _, err := other.Save(f.Context(), b); err != nil {
-				f.Fatal(err)
-			}
+			b.Group = "new"
 			f.moved(f.store, b)
 		},
 		"another group": func(f *fixture, _ *store.Store) {
 			b := batch(7, 2)
 			b.Group = "new"
+			f.begin("new", at(1, 7))
 			f.save(b)
 			f.want("SELECT array_agg(next_offset ORDER BY \"group\") FROM ferry.positions", "{10,9}")
 		},
@@ -100,6 +88,11 @@ func TestPositions(t *testing.T) {
 	tps := []message.TopicPartition{tp0, {Topic: "events", Partition: 1}, {Topic: "other", Partition: 0}}
 	b := &message.Batch{Group: group}
 	for i, tp := range tps[:2] {
+		if i > 0 {
+			f.begin(group, message.StoredPosition{TopicPartition: tp, TopicID: message.TopicID{byte(i)}, NextOffset: 3})
+		} else {
+			f.set(at(1, 0), at(0, 3))
+		}
 		b.Advances = append(b.Advances, message.Advance{TopicPartition: tp, TopicID: message.TopicID{byte(i)}, From: 3, To: int64(10 + i)})
 	}
 	f.save(b)
@@ -148,4 +141,52 @@ func TestPositionsFenceUnderContention(t *testing.T) {
 	}
 	f.ledgerHolds()
 	f.want("SELECT sum(consumed) FROM ferry.ledger", "21")
+}
+
+func TestChangePositions(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 20)
+	other := message.StoredPosition{TopicPartition: message.TopicPartition{Topic: "events", Partition: 1}, NextOffset: 5}
+	was := at(1, 0)
+	// What Kafka removed is added up, in the row that moves over it.
+	for i, to := range []int64{4, 9} {
+		change := message.PositionChange{StoredPosition: at(1, to), Was: &was, Expired: to - was.NextOffset}
+		if err := f.store.ChangePositions(t.Context(), group, []message.PositionChange{change}); err != nil {
+			t.Fatal(i, err)
+		}
+		was = at(1, to)
+	}
+	f.want("SELECT next_offset || ' ' || expired_unread FROM ferry.positions", "9 9")
+	// All or nothing, and those that stand elsewhere are named.
+	stale := at(1, 4)
+	for name, changes := range map[string][]message.PositionChange{
+		"made meanwhile":  {{StoredPosition: other}, {StoredPosition: at(1, 20)}},
+		"moved meanwhile": {{StoredPosition: other}, {StoredPosition: at(1, 20), Was: &stale}},
+		"gone meanwhile":  {{StoredPosition: other}, {StoredPosition: at(1, 20), Was: &message.StoredPosition{TopicPartition: tp0, TopicID: message.TopicID{7}}}},
+	} {
+		err := f.store.ChangePositions(t.Context(), group, changes)
+		var moved *message.PositionsMovedError
+		if !errors.As(err, &moved) || fmt.Sprint(moved.Partitions) != "[events/0]" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	f.want("SELECT count(*) || ' ' || max(next_offset) FROM ferry.positions", "1 9")
+	if err := f.store.ChangePositions(t.Context(), group, []message.PositionChange{{StoredPosition: other, Expired: 5}}); err != nil {
+		t.Fatal(err)
+	}
+	f.want("SELECT next_offset || ' ' || expired_unread FROM ferry.positions WHERE partition = 1", "5 5")
+}
+
+func TestInstallation(t *testing.T) {
+	t.Parallel()
+	f, g := newFixture(t, 20), newFixture(t, 20)
+	one, err := f.store.Installation(t.Context())
+	again, _ := f.store.Installation(t.Context())
+	if err != nil || one != again || len(one) != 36 {
+		t.Errorf("%q, %q, %v", one, again, err)
+	}
+	g.exec("UPDATE ferry.installation SET id = gen_random_uuid()") // test databases are copies
+	if two, _ := g.store.Installation(t.Context()); two == one {
+		t.Error("two databases have one id")
+	}
 }

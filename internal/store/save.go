@@ -31,9 +31,6 @@ func (s *Store) Save(ctx context.Context, b *message.Batch) (*message.Saved, err
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range b.Advances {
-		s.remember(b.Group, a.TopicPartition)
-	}
 	return saved, nil
 }
 

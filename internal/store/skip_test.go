@@ -38,6 +38,7 @@ func TestSkipTo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, 20)
+			f.exec(`DELETE FROM ferry.positions`)
 			f.exec(`INSERT INTO ferry.positions ("group", topic, partition, topic_id, next_offset, skipped, expired_unread, updated_at)
 				SELECT 'ferry', 'events', 0, (lpad(to_hex(id), 2, '0') || repeat('0', 30))::uuid, next, 7, 3, now() - interval '1 day'
 				FROM (VALUES (` + test.row + `::bigint)) AS r (id, next)`)
@@ -60,6 +61,7 @@ func TestSkipTo(t *testing.T) {
 func TestSkipToWithoutRow(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 20)
+	f.exec(`DELETE FROM ferry.positions`)
 	if was, moved, err := f.store.SkipTo(t.Context(), group, standsAt(1, 5)); was != nil || moved || err != nil {
 		t.Error(was, moved, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -41,11 +40,6 @@ type Store struct {
 	jobs  *river.Client[pgx.Tx] // inserts only
 	cfg   Config
 	begin string // begins a transaction; see beginSQL
-
-	// mu guards known, the positions that this process has seen in the database. Writers save side by side, and the
-	// poll loop asks for positions in between.
-	mu    sync.Mutex
-	known map[positionKey]struct{}
 }
 
 // jobNotifyCooldown is the shortest time between two notifications of new jobs to the forwarders of a queue.
@@ -78,7 +72,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		pool.Close()
 		return nil, fmt.Errorf("making the client that inserts jobs: %w", err)
 	}
-	s := &Store{pool: pool, q: storedb.New(), jobs: jobs, cfg: cfg, begin: beginSQL(cfg.PollOnly), known: map[positionKey]struct{}{}}
+	s := &Store{pool: pool, q: storedb.New(), jobs: jobs, cfg: cfg, begin: beginSQL(cfg.PollOnly)}
 	return s, nil
 }
 

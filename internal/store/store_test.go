@@ -26,7 +26,34 @@ type fixture struct {
 func newFixture(t *testing.T, jobSize int) *fixture {
 	t.Helper()
 	url := pgtest.New(t)
-	return &fixture{T: t, url: url, store: open(t, store.Config{URL: url, JobSizes: map[string]int{"a": jobSize, "b": jobSize}})}
+	f := &fixture{T: t, url: url, store: open(t, store.Config{URL: url, JobSizes: map[string]int{"a": jobSize, "b": jobSize}})}
+	f.begin(group, at(1, 0))
+	return f
+}
+
+// at is a position in events/0.
+func at(id byte, next int64) message.StoredPosition {
+	return message.StoredPosition{TopicPartition: tp0, TopicID: message.TopicID{id}, NextOffset: next}
+}
+
+// begin makes the rows of partitions.
+func (f *fixture) begin(group string, positions ...message.StoredPosition) {
+	f.Helper()
+	var changes []message.PositionChange
+	for _, p := range positions {
+		changes = append(changes, message.PositionChange{StoredPosition: p})
+	}
+	if err := f.store.ChangePositions(f.Context(), group, changes); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// set moves the row of events/0.
+func (f *fixture) set(was, to message.StoredPosition) {
+	f.Helper()
+	if err := f.store.ChangePositions(f.Context(), group, []message.PositionChange{{StoredPosition: to, Was: &was}}); err != nil {
+		f.Fatal(err)
+	}
 }
 
 func open(t *testing.T, cfg store.Config) *store.Store {

@@ -95,7 +95,7 @@ func newRig(t *testing.T, jobSize int) *rig {
 func (g *rig) add(n int) {
 	g.t.Helper()
 	tp := message.TopicPartition{Topic: "events"}
-	b := &message.Batch{Group: "g", Advances: []message.Advance{{TopicPartition: tp, From: g.next, To: g.next + int64(n)}}}
+	b := &message.Batch{Group: "g"}
 	for range n {
 		rec := &message.Record{Position: message.Position{TopicPartition: tp, Offset: g.next}, Value: []byte(fmt.Sprintf("v%d", g.next))}
 		b.Incoming = append(b.Incoming, message.Incoming{Route: "r", Key: fmt.Sprintf("k%d", g.next), Record: rec, Result: message.IngestStored})

@@ -27,22 +27,23 @@ WHERE p."group" = @consumer_group
     AND p.next_offset = a.from_offset
 RETURNING p.topic, p.partition;
 
--- name: PositionsInsert :many
-INSERT INTO ferry.positions ("group", topic, partition, topic_id, next_offset)
-SELECT
-    @consumer_group,
-    unnest(@topics::text[]),
-    unnest(@partitions::int[]),
-    unnest(@topic_ids::uuid[]),
-    unnest(@next_offsets::bigint[])
-ON CONFLICT ("group", topic, partition) DO NOTHING
-RETURNING topic, partition;
+-- name: PositionMake :execrows
+INSERT INTO ferry.positions ("group", topic, partition, topic_id, next_offset, expired_unread)
+VALUES (@consumer_group, @topic, @partition, @topic_id, @next_offset, @expired)
+ON CONFLICT ("group", topic, partition) DO NOTHING;
 
--- name: PositionReset :exec
-INSERT INTO ferry.positions AS p ("group", topic, partition, topic_id, next_offset)
-VALUES (@consumer_group, @topic, @partition, @topic_id, @next_offset)
-ON CONFLICT ("group", topic, partition) DO UPDATE
-SET topic_id = excluded.topic_id, next_offset = excluded.next_offset, updated_at = now();
+-- name: PositionMove :execrows
+UPDATE ferry.positions AS p
+SET
+    topic_id = @topic_id, next_offset = @next_offset, expired_unread = p.expired_unread + @expired::bigint, updated_at = now()
+WHERE p."group" = @consumer_group
+    AND p.topic = @topic
+    AND p.partition = @partition
+    AND p.topic_id = @was_topic_id
+    AND p.next_offset = @was_offset;
+
+-- name: Installation :one
+SELECT id::text AS id FROM ferry.installation;
 
 -- name: MessagesInsert :many
 -- Ids are given in the order of the arrays. What is not returned exists already.

@@ -37,14 +37,21 @@ func start(ctx context.Context, cfg *config.Ingester, s *app.Setup) error {
 	// Without a database there is no position to read from, and nothing to do in the group.
 	s.Parts.Set(admin.Kafka, false, "waiting for the database")
 	s.Parts.Set(admin.Topics, false, "waiting for the database")
-	if err := s.AwaitDatabase(ctx, check); err != nil {
+	var installation string
+	if err := s.AwaitDatabase(ctx, func(ctx context.Context) error {
+		err := check(ctx)
+		if err == nil {
+			installation, err = st.Installation(ctx)
+		}
+		return err
+	}); err != nil {
 		return err
 	}
 	s.WatchDatabase(ctx, check)
-	return startIngest(ctx, cfg, s, st)
+	return startIngest(ctx, cfg, s, st, installation)
 }
 
-func startIngest(ctx context.Context, cfg *config.Ingester, s *app.Setup, st *store.Store) error {
+func startIngest(ctx context.Context, cfg *config.Ingester, s *app.Setup, st *store.Store, installation string) error {
 	settings, err := kafkaConfig(cfg)
 	if err != nil {
 		return app.Usage(err)
@@ -55,7 +62,7 @@ func startIngest(ctx context.Context, cfg *config.Ingester, s *app.Setup, st *st
 	// The reports of ingest take the place of these two; its word on the database comes beside the watch's.
 	reporter := map[admin.Part]string{admin.Database: "ingest"}
 	ingester := ingest.New(ingest.Config{
-		Group: cfg.KafkaGroup, Routes: s.Routes.Routes,
+		Group: cfg.KafkaGroup, Installation: installation, Routes: s.Routes.Routes,
 		BatchSize: cfg.BatchSize, BatchBytes: int(cfg.BatchBytes), BatchLinger: cfg.BatchLinger, Writers: cfg.Writers,
 		BufferBytes: int(cfg.BufferBytes),
 		// What is left of the time is for what stops after it.

@@ -117,8 +117,10 @@ type skipping struct {
 	to            message.StoredPosition
 	out, warnings io.Writer
 
-	row      *message.StoredPosition // nil: there is none
-	standing kafka.Standing
+	row *message.StoredPosition // nil: there is none
+	// installation is the id of the database, for the metadata of commits.
+	installation string
+	standing     kafka.Standing
 }
 
 // run asks, decides, and moves. The row is read before the committed offset, since ingesters move them in that order: the
@@ -152,6 +154,9 @@ func (s *skipping) askDatabase(ctx context.Context) error {
 		if !errors.As(err, &database) {
 			return app.Usage(err)
 		}
+		return err
+	}
+	if s.installation, err = s.store.Installation(ctx); err != nil {
 		return err
 	}
 	rows, err := s.store.Positions(ctx, s.cfg.KafkaGroup, []message.TopicPartition{s.to.TopicPartition})
@@ -201,14 +206,25 @@ func (s *skipping) foreign() bool {
 	if s.standing.Committed == nil {
 		return false
 	}
-	_, ferry := topicOf(s.standing.Committed.Metadata)
+	_, ferry := message.ParseCommitMark(s.standing.Committed.Metadata)
 	return !ferry
 }
 
-// counts says whether a committed offset counts in the topic as it is, and not in one that was deleted.
+// counts says whether a committed offset says where to begin without a row: not one in a topic that was deleted, nor one
+// of this installation, which lost the row and what it had read.
 func (s *skipping) counts(c *message.Committed) bool {
-	id, ferry := topicOf(c.Metadata)
-	return !ferry || id == s.standing.TopicID
+	mark, ferry := message.ParseCommitMark(c.Metadata)
+	return !ferry || mark.Topic == s.standing.TopicID && mark.Installation != s.installation
+}
+
+// isAhead says whether the group's offset is one of this installation's, and above the offset.
+func (s *skipping) isAhead(offset int64) bool {
+	c := s.standing.Committed
+	if c == nil || c.Offset <= offset {
+		return false
+	}
+	mark, ferry := message.ParseCommitMark(c.Metadata)
+	return ferry && mark.Topic == s.standing.TopicID && mark.Installation == s.installation
 }
 
 func (s *skipping) recreated() error {
@@ -249,10 +265,10 @@ func (s *skipping) move(ctx context.Context, from int64) error {
 	if _, err := s.commit(ctx, s.to); err != nil {
 		s.warn("the position is moved, but the group's offset in Kafka is not: %v; the next ingester does it", err)
 	}
-	if c := s.standing.Committed; c != nil && !s.foreign() && s.counts(c) && c.Offset > was.NextOffset {
+	if s.isAhead(was.NextOffset) {
 		// Commits come after their rows, and this one was read before the row was.
 		s.warn("the database stood at %d although %d was committed, as after a restore: what it lost in between is not read again",
-			was.NextOffset, c.Offset)
+			was.NextOffset, s.standing.Committed.Offset)
 	}
 	n := s.to.NextOffset - was.NextOffset
 	offsets := "offsets"
@@ -292,7 +308,7 @@ func (s *skipping) commit(ctx context.Context, at message.StoredPosition) (bool,
 	limited, cancel := context.WithTimeoutCause(ctx, commitTime, errCommitTime)
 	defer cancel()
 	return s.kafka.Commit(limited, message.Committed{
-		TopicPartition: at.TopicPartition, Offset: at.NextOffset, Metadata: commitMetadata(at.TopicID),
+		TopicPartition: at.TopicPartition, Offset: at.NextOffset, Metadata: message.CommitMark{Topic: at.TopicID, Installation: s.installation}.String(),
 	})
 }
 

@@ -172,6 +172,8 @@ const (
 	noID    = "00000000-0000-0000-0000-000000000000"
 	otherID = "11111111-2222-3333-4444-555555555555"
 	own     = "own"
+	// elsewhere is the mark of another installation.
+	elsewhere = "elsewhere"
 )
 
 func (s *scene) set(w where) {
@@ -194,10 +196,16 @@ func (s *scene) set(w where) {
 		s.c.Commit(s, s.topic, s.tp, w.committed)
 		return
 	}
-	if w.mark == own {
+	installation := s.value("SELECT id FROM ferry.installation WHERE $1 <> ''")
+	switch w.mark {
+	case own:
 		w.mark = id
+	case elsewhere:
+		w.mark, installation = id, otherID
 	}
-	s.c.CommitMarked(s, s.topic, s.tp, kafkatest.CommittedOffset{Offset: w.committed, Metadata: "ferry topic=" + w.mark})
+	s.c.CommitMarked(s, s.topic, s.tp, kafkatest.CommittedOffset{
+		Offset: w.committed, Metadata: "ferry topic=" + w.mark + " installation=" + installation,
+	})
 }
 
 func TestSkipRefusals(t *testing.T) {
@@ -214,7 +222,7 @@ func TestSkipRefusals(t *testing.T) {
 			"where it begins":                    {where{row: -1, committed: -1}, 0, " stands at 0 in "},
 			"where it begins, records removed":   {where{row: -1, committed: -1, removed: 3}, 2, " stands at 3 in "},
 			"where it was committed":             {where{row: -1, committed: 4}, 4, " stands at 4 in "},
-			"where it was committed by Ferry":    {where{row: -1, committed: 4, mark: own}, 3, " stands at 4 in "},
+			"where another Ferry committed":      {where{row: -1, committed: 4, mark: elsewhere}, 3, " stands at 4 in "},
 			"beyond the end":                     {where{row: 5, committed: 5}, 11, "/0 ends at 10; give --to 10 to leave out"},
 			"beyond the end, never read":         {where{row: -1, committed: -1}, 1000, "/0 ends at 10; give --to 10 to leave out"},
 			"beyond the end, position as well":   {where{row: 20, committed: -1}, 30, "/0 ends at 10; "},
@@ -258,22 +266,22 @@ func TestSkipMoves(t *testing.T) {
 			where
 			from, to int
 		}{
-			"from the row":                               {where{row: 5, committed: 5, mark: own}, 5, 7},
-			"to the end":                                 {where{row: 5, committed: -1}, 5, 10},
-			"one offset":                                 {where{row: 5, committed: -1}, 5, 6},
-			"commits behind the row":                     {where{row: 5, committed: 2, mark: own}, 5, 7},
-			"commits of a deleted topic":                 {where{row: 5, committed: 9, mark: otherID}, 5, 7},
-			"a group that was set forward":               {where{row: 5, committed: 9}, 5, 7},
-			"a group that was set":                       {where{row: 5, committed: 5}, 5, 7},
-			"a row without topic id":                     {where{row: 5, id: noID, committed: -1}, 5, 7},
-			"a row before what was removed":              {where{row: 2, committed: -1, removed: 4}, 2, 7},
-			"never read":                                 {where{row: -1, committed: -1}, 0, 4},
-			"never read, records removed":                {where{row: -1, committed: -1, removed: 3}, 3, 4},
-			"read before Ferry":                          {where{row: -1, committed: 4}, 4, 6},
-			"read before Ferry, then removed":            {where{row: -1, committed: 1, removed: 3}, 3, 6},
-			"read before Ferry, beyond the end":          {where{row: -1, committed: 50}, 0, 6},
-			"never read, commits of a deleted topic":     {where{row: -1, committed: 5, mark: otherID}, 0, 7},
-			"no row, although Ferry committed an offset": {where{row: -1, committed: 5, mark: own}, 5, 7},
+			"from the row":                              {where{row: 5, committed: 5, mark: own}, 5, 7},
+			"to the end":                                {where{row: 5, committed: -1}, 5, 10},
+			"one offset":                                {where{row: 5, committed: -1}, 5, 6},
+			"commits behind the row":                    {where{row: 5, committed: 2, mark: own}, 5, 7},
+			"commits of a deleted topic":                {where{row: 5, committed: 9, mark: otherID}, 5, 7},
+			"a group that was set forward":              {where{row: 5, committed: 9}, 5, 7},
+			"a group that was set":                      {where{row: 5, committed: 5}, 5, 7},
+			"a row without topic id":                    {where{row: 5, id: noID, committed: -1}, 5, 7},
+			"a row before what was removed":             {where{row: 2, committed: -1, removed: 4}, 2, 7},
+			"never read":                                {where{row: -1, committed: -1}, 0, 4},
+			"never read, records removed":               {where{row: -1, committed: -1, removed: 3}, 3, 4},
+			"read before Ferry":                         {where{row: -1, committed: 4}, 4, 6},
+			"read before Ferry, then removed":           {where{row: -1, committed: 1, removed: 3}, 3, 6},
+			"read before Ferry, beyond the end":         {where{row: -1, committed: 50}, 0, 6},
+			"never read, commits of a deleted topic":    {where{row: -1, committed: 5, mark: otherID}, 0, 7},
+			"no row, another Ferry committed an offset": {where{row: -1, committed: 5, mark: elsewhere}, 5, 7},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -54,6 +54,17 @@ func (q *Queries) DeliveriesInsertFailed(ctx context.Context, db DBTX, arg Deliv
 	return err
 }
 
+const installation = `-- name: Installation :one
+SELECT id::text AS id FROM ferry.installation
+`
+
+func (q *Queries) Installation(ctx context.Context, db DBTX) (string, error) {
+	row := db.QueryRow(ctx, installation)
+	var id string
+	err := row.Scan(&id)
+	return id, err
+}
+
 const ledgerAdd = `-- name: LedgerAdd :exec
 INSERT INTO ferry.ledger AS l (
     route, topic, topic_id, partition, consumed, stored, duplicates, conflicts, unstorable, filtered, skipped_tombstones
@@ -246,30 +257,73 @@ func (q *Queries) MessagesInsert(ctx context.Context, db DBTX, arg MessagesInser
 	return items, nil
 }
 
-const positionReset = `-- name: PositionReset :exec
-INSERT INTO ferry.positions AS p ("group", topic, partition, topic_id, next_offset)
-VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT ("group", topic, partition) DO UPDATE
-SET topic_id = excluded.topic_id, next_offset = excluded.next_offset, updated_at = now()
+const positionMake = `-- name: PositionMake :execrows
+INSERT INTO ferry.positions ("group", topic, partition, topic_id, next_offset, expired_unread)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT ("group", topic, partition) DO NOTHING
 `
 
-type PositionResetParams struct {
+type PositionMakeParams struct {
 	ConsumerGroup string
 	Topic         string
 	Partition     int32
 	TopicID       pgtype.UUID
 	NextOffset    int64
+	Expired       int64
 }
 
-func (q *Queries) PositionReset(ctx context.Context, db DBTX, arg PositionResetParams) error {
-	_, err := db.Exec(ctx, positionReset,
+func (q *Queries) PositionMake(ctx context.Context, db DBTX, arg PositionMakeParams) (int64, error) {
+	result, err := db.Exec(ctx, positionMake,
 		arg.ConsumerGroup,
 		arg.Topic,
 		arg.Partition,
 		arg.TopicID,
 		arg.NextOffset,
+		arg.Expired,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const positionMove = `-- name: PositionMove :execrows
+UPDATE ferry.positions AS p
+SET
+    topic_id = $1, next_offset = $2, expired_unread = p.expired_unread + $3::bigint, updated_at = now()
+WHERE p."group" = $4
+    AND p.topic = $5
+    AND p.partition = $6
+    AND p.topic_id = $7
+    AND p.next_offset = $8
+`
+
+type PositionMoveParams struct {
+	TopicID       pgtype.UUID
+	NextOffset    int64
+	Expired       int64
+	ConsumerGroup string
+	Topic         string
+	Partition     int32
+	WasTopicID    pgtype.UUID
+	WasOffset     int64
+}
+
+func (q *Queries) PositionMove(ctx context.Context, db DBTX, arg PositionMoveParams) (int64, error) {
+	result, err := db.Exec(ctx, positionMove,
+		arg.TopicID,
+		arg.NextOffset,
+		arg.Expired,
+		arg.ConsumerGroup,
+		arg.Topic,
+		arg.Partition,
+		arg.WasTopicID,
+		arg.WasOffset,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const positionsAdvance = `-- name: PositionsAdvance :many
@@ -366,57 +420,6 @@ func (q *Queries) PositionsGet(ctx context.Context, db DBTX, topics []string, pa
 			&i.TopicID,
 			&i.NextOffset,
 		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const positionsInsert = `-- name: PositionsInsert :many
-INSERT INTO ferry.positions ("group", topic, partition, topic_id, next_offset)
-SELECT
-    $1,
-    unnest($2::text[]),
-    unnest($3::int[]),
-    unnest($4::uuid[]),
-    unnest($5::bigint[])
-ON CONFLICT ("group", topic, partition) DO NOTHING
-RETURNING topic, partition
-`
-
-type PositionsInsertParams struct {
-	ConsumerGroup string
-	Topics        []string
-	Partitions    []int32
-	TopicIds      []pgtype.UUID
-	NextOffsets   []int64
-}
-
-type PositionsInsertRow struct {
-	Topic     string
-	Partition int32
-}
-
-func (q *Queries) PositionsInsert(ctx context.Context, db DBTX, arg PositionsInsertParams) ([]PositionsInsertRow, error) {
-	rows, err := db.Query(ctx, positionsInsert,
-		arg.ConsumerGroup,
-		arg.Topics,
-		arg.Partitions,
-		arg.TopicIds,
-		arg.NextOffsets,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PositionsInsertRow
-	for rows.Next() {
-		var i PositionsInsertRow
-		if err := rows.Scan(&i.Topic, &i.Partition); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
