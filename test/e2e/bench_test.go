@@ -127,7 +127,7 @@ func (e *benchEnv) save(url string, from, n int) {
 	}
 	defer s.Close()
 	tp := message.TopicPartition{Topic: "bench"}
-	batch := &message.Batch{Group: "bench", Advances: []message.Advance{{TopicPartition: tp, From: int64(from), To: int64(from + n)}}}
+	batch := &message.Batch{Group: "bench"}
 	for i := from; i < from+n; i++ {
 		batch.Incoming = append(batch.Incoming, message.Incoming{
 			Route: "bench", Key: fmt.Sprintf("m%d", i), Result: message.IngestStored,
