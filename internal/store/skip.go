@@ -9,15 +9,6 @@ import (
 	"github.com/ferry-forward/ferry/internal/store/storedb"
 )
 
-// BeginPosition makes the row of a partition that has none. A row that is there stays as it is.
-func (s *Store) BeginPosition(ctx context.Context, group string, at message.StoredPosition) error {
-	return s.inTx(ctx, "making the position of "+at.TopicPartition.String(), func(tx pgx.Tx) error {
-		return s.q.PositionBegin(ctx, tx, storedb.PositionBeginParams{
-			ConsumerGroup: group, Topic: at.Topic, Partition: at.Partition, TopicID: uuid(at.TopicID), NextOffset: at.NextOffset,
-		})
-	})
-}
-
 // SkipTo moves a partition's row forward to where reading is to go on, and counts the offsets that are left out. It
 // returns the row as it was, nil when there is none, and whether it was moved: one that stands there already or behind
 // it, or that counts in another topic of the name, is not. A row without a topic id was written through a broker that

@@ -1,11 +1,5 @@
 -- Statements of ingester skip, which moves a position forward without reading.
 
--- name: PositionBegin :exec
--- For a partition that was never read.
-INSERT INTO ferry.positions ("group", topic, partition, topic_id, next_offset)
-VALUES (@consumer_group, @topic, @partition, @topic_id, @next_offset)
-ON CONFLICT ("group", topic, partition) DO NOTHING;
-
 -- name: PositionLock :many
 -- Waits for the transaction of an ingester, and keeps the next one waiting.
 SELECT p.topic_id, p.next_offset

@@ -49,5 +49,9 @@ func persist(ctx context.Context, whom, setting string, ask func(context.Context
 func once(ctx context.Context, ask func(context.Context) error) error {
 	limited, cancel := context.WithTimeoutCause(ctx, askTime, errAskTime)
 	defer cancel()
-	return ask(limited)
+	err := ask(limited)
+	if cause := context.Cause(limited); err != nil && cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w; %w", err, cause)
+	}
+	return err
 }

@@ -244,7 +244,9 @@ func (s *skipping) move(ctx context.Context, from int64) error {
 	at := s.to
 	at.NextOffset = from
 	if s.row == nil {
-		if err := s.store.BeginPosition(limited, s.cfg.KafkaGroup, at); err != nil {
+		var there *message.PositionsMovedError // made meanwhile
+		err := s.store.ChangePositions(limited, s.cfg.KafkaGroup, []message.PositionChange{{StoredPosition: at}})
+		if err != nil && !errors.As(err, &there) {
 			return app.Unknown(fmt.Errorf("%w; nothing was skipped", err))
 		}
 	}

@@ -11,35 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const positionBegin = `-- name: PositionBegin :exec
-
-INSERT INTO ferry.positions ("group", topic, partition, topic_id, next_offset)
-VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT ("group", topic, partition) DO NOTHING
-`
-
-type PositionBeginParams struct {
-	ConsumerGroup string
-	Topic         string
-	Partition     int32
-	TopicID       pgtype.UUID
-	NextOffset    int64
-}
-
-// Statements of ingester skip, which moves a position forward without reading.
-// For a partition that was never read.
-func (q *Queries) PositionBegin(ctx context.Context, db DBTX, arg PositionBeginParams) error {
-	_, err := db.Exec(ctx, positionBegin,
-		arg.ConsumerGroup,
-		arg.Topic,
-		arg.Partition,
-		arg.TopicID,
-		arg.NextOffset,
-	)
-	return err
-}
-
 const positionLock = `-- name: PositionLock :many
+
 SELECT p.topic_id, p.next_offset
 FROM ferry.positions AS p
 WHERE p."group" = $1 AND p.topic = $2 AND p.partition = $3
@@ -51,6 +24,7 @@ type PositionLockRow struct {
 	NextOffset int64
 }
 
+// Statements of ingester skip, which moves a position forward without reading.
 // Waits for the transaction of an ingester, and keeps the next one waiting.
 func (q *Queries) PositionLock(ctx context.Context, db DBTX, consumerGroup string, topic string, partition int32) ([]PositionLockRow, error) {
 	rows, err := db.Query(ctx, positionLock, consumerGroup, topic, partition)
