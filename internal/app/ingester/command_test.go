@@ -141,6 +141,7 @@ func TestKafkaProperties(t *testing.T) {
 		t.Errorf("exit %d\n%s", code, stderr)
 	}
 	p, _ := run(t, "t", away, nobody, config)
+	p.WaitLog(leftOut, patience) // it comes after the line that run waits for
 	if strings.Count(p.Log(), leftOut) != 1 || !strings.Contains(p.Log(), `"level":"warn"`) {
 		t.Error("run does not name once what it leaves out")
 	}
