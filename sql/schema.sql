@@ -167,7 +167,8 @@ CREATE TABLE ferry.forwarders (
     id text NOT NULL,
     version text NOT NULL,
     routes text[] NOT NULL,
-    seen_at timestamp with time zone DEFAULT now() NOT NULL
+    seen_at timestamp with time zone DEFAULT now() NOT NULL,
+    rescue_after_ms bigint
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000');
 
@@ -180,6 +181,8 @@ COMMENT ON COLUMN ferry.forwarders.version IS 'Its version.';
 COMMENT ON COLUMN ferry.forwarders.routes IS 'The routes that it works.';
 
 COMMENT ON COLUMN ferry.forwarders.seen_at IS 'When it wrote its row last.';
+
+COMMENT ON COLUMN ferry.forwarders.rescue_after_ms IS 'Milliseconds after which one of its running jobs may be taken to be lost, by its route file. Null: a version that does not say.';
 
 CREATE TABLE ferry.installation (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
@@ -344,6 +347,39 @@ COMMENT ON COLUMN ferry.positions.skipped IS 'Offsets that an operator skipped.'
 
 COMMENT ON COLUMN ferry.positions.updated_at IS 'When the row was written last.';
 
+CREATE TABLE ferry.rate_leases (
+    route text NOT NULL,
+    next_at timestamp with time zone NOT NULL
+)
+WITH (fillfactor='10', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000');
+
+COMMENT ON TABLE ferry.rate_leases IS 'How far the requests of routes with a global rate limit are given out.';
+
+COMMENT ON COLUMN ferry.rate_leases.route IS 'Name of the route.';
+
+COMMENT ON COLUMN ferry.rate_leases.next_at IS 'When the next request is due that no forwarder has leased yet.';
+
+CREATE TABLE ferry.reconcile (
+    seen_to bigint DEFAULT 0 NOT NULL,
+    mark bigint DEFAULT 0 NOT NULL,
+    marked_at timestamp with time zone DEFAULT now() NOT NULL,
+    checked bigint DEFAULT 0 NOT NULL,
+    singleton boolean DEFAULT true NOT NULL,
+    CONSTRAINT reconcile_singleton_check CHECK (singleton)
+);
+
+COMMENT ON TABLE ferry.reconcile IS 'One row: how far reconcile has come.';
+
+COMMENT ON COLUMN ferry.reconcile.seen_to IS 'Messages up to this id were looked at after every transaction that stored one had ended; those then pending are in unsettled.';
+
+COMMENT ON COLUMN ferry.reconcile.mark IS 'The largest message id at marked_at: what seen_to becomes next.';
+
+COMMENT ON COLUMN ferry.reconcile.marked_at IS 'When the mark was set.';
+
+COMMENT ON COLUMN ferry.reconcile.checked IS 'The message in unsettled at which the last run ended; the next one goes on behind it.';
+
+COMMENT ON COLUMN ferry.reconcile.singleton IS 'Keeps it at one row.';
+
 CREATE TABLE ferry.schema_versions (
     version integer NOT NULL,
     name text NOT NULL,
@@ -379,6 +415,15 @@ COMMENT ON COLUMN ferry.tallies.delivered IS 'Messages that became delivered.';
 
 COMMENT ON COLUMN ferry.tallies.failed IS 'Messages that became failed after they were stored as pending.';
 
+CREATE TABLE ferry.unsettled (
+    message_id bigint NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_threshold='1000');
+
+COMMENT ON TABLE ferry.unsettled IS 'Messages that were pending when reconcile looked, or were made so by a replay: it looks at them again.';
+
+COMMENT ON COLUMN ferry.unsettled.message_id IS 'ferry.messages.id';
+
 ALTER TABLE ONLY ferry.attempts ATTACH PARTITION ferry.attempts_default DEFAULT;
 
 ALTER TABLE ONLY ferry.deliveries
@@ -405,11 +450,20 @@ ALTER TABLE ONLY ferry.messages
 ALTER TABLE ONLY ferry.positions
     ADD CONSTRAINT positions_pkey PRIMARY KEY ("group", topic, partition);
 
+ALTER TABLE ONLY ferry.rate_leases
+    ADD CONSTRAINT rate_leases_pkey PRIMARY KEY (route);
+
+ALTER TABLE ONLY ferry.reconcile
+    ADD CONSTRAINT reconcile_pkey PRIMARY KEY (singleton);
+
 ALTER TABLE ONLY ferry.schema_versions
     ADD CONSTRAINT schema_versions_pkey PRIMARY KEY (version);
 
 ALTER TABLE ONLY ferry.tallies
     ADD CONSTRAINT tallies_pkey PRIMARY KEY (slot, route);
+
+ALTER TABLE ONLY ferry.unsettled
+    ADD CONSTRAINT unsettled_pkey PRIMARY KEY (message_id);
 
 CREATE INDEX attempts_message_id_idx ON ONLY ferry.attempts USING btree (message_id);
 
