@@ -45,10 +45,11 @@ var table = map[string]rule{
 	"internal/forward/decode":  {noHTTP: true},
 	"internal/forward/verdict": {internal: []string{"internal/route", "internal/forward/jq", "internal/forward/decode", "internal/forward/send"}},
 	"internal/forward/pacing":  {internal: []string{"internal/route"}, libraries: []string{xsync, xtime}, noHTTP: true},
+	"internal/forward/breaker": {noHTTP: true},
 	"internal/forward/send":    {internal: []string{"internal/route", "internal/forward/jq", "internal/forward/decode"}},
 	"internal/forward": {internal: []string{
 		"internal/route", "internal/forward/jq", "internal/forward/decode", "internal/forward/send",
-		"internal/forward/verdict", "internal/forward/pacing",
+		"internal/forward/verdict", "internal/forward/pacing", "internal/forward/breaker",
 	}},
 	"internal/route": {
 		internal:  []string{"internal/forward/jq", "internal/forward/decode"},
@@ -79,7 +80,7 @@ var table = map[string]rule{
 	// The forwarder's side.
 	"internal/groupcommit": {noHTTP: true},
 	"internal/worker": {
-		internal:  []string{"internal/forward", "internal/groupcommit", "internal/route", "internal/store", "riverjobs"},
+		internal:  []string{"internal/forward", "internal/forward/breaker", "internal/groupcommit", "internal/route", "internal/store", "riverjobs"},
 		libraries: []string{pgx, river, xsync}, noHTTP: true,
 	},
 
@@ -103,7 +104,7 @@ var table = map[string]rule{
 	},
 	"internal/app/forwarder": {
 		internal: []string{
-			"internal/app", "internal/admin", "internal/config", "internal/forward", "internal/migrate", "internal/observe",
+			"internal/app", "internal/admin", "internal/config", "internal/forward", "internal/forward/breaker", "internal/migrate", "internal/observe",
 			"internal/route", "internal/store", "internal/worker", "riverjobs",
 		},
 		libraries: []string{cobra, pgx, river},

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/ferry-forward/ferry/internal/forward/breaker"
 	"github.com/ferry-forward/ferry/internal/forward/jq"
 	"github.com/ferry-forward/ferry/internal/forward/pacing"
 	"github.com/ferry-forward/ferry/internal/forward/send"
@@ -19,6 +20,8 @@ type Options struct {
 	Logger  *slog.Logger      // takes one debug line for each request that goes out; nil: none
 	Version string            // of Ferry, for the User-Agent
 	Observe func(reused bool) // is called for each connection that a request gets
+	// Breaker judges the destination by the route's results; nil: every fault counts.
+	Breaker *breaker.Breaker
 
 	Now  func() time.Time // the clock; default time.Now
 	Rand func() float64   // numbers in [0, 1) for jitter; default math/rand
@@ -30,6 +33,7 @@ type Options struct {
 type Deliverer struct {
 	route      *route.Route
 	client     *send.Client
+	breaker    *breaker.Breaker
 	log        *slog.Logger
 	userAgent  string
 	now        func() time.Time
@@ -55,7 +59,8 @@ type Result struct {
 // New returns the deliverer of a route. Close it.
 func New(rt *route.Route, o Options) *Deliverer {
 	d := &Deliverer{
-		route: rt, log: o.Logger, now: o.Now, rand: o.Rand, userAgent: "ferry", readsValue: readsValue(&rt.Request),
+		route: rt, log: o.Logger, breaker: o.Breaker, now: o.Now, rand: o.Rand, userAgent: "ferry",
+		readsValue: readsValue(&rt.Request),
 	}
 	if o.Version != "" {
 		d.userAgent += "/" + o.Version
@@ -89,7 +94,7 @@ func (d *Deliverer) Deliver(ctx context.Context, m *message.Message, del *messag
 	if ctx.Err() != nil {
 		return Result{Status: message.StatusPending, Aborted: true}
 	}
-	if d.expired(del) {
+	if d.Expired(del) {
 		return Result{
 			Status: message.StatusFailed, Reason: message.Expired,
 			Detail: "older than max_age, " + d.route.Retry.MaxAge.String(),
@@ -107,6 +112,7 @@ func (d *Deliverer) Deliver(ctx context.Context, m *message.Message, del *messag
 		return Result{Status: message.StatusPending, Aborted: true}
 	}
 	j := verdict.Judge(ctx, d.route, resp, env)
+	d.blame(m, del, resp, &j)
 	return d.result(del, resp, j)
 }
 
@@ -159,7 +165,8 @@ func (d *Deliverer) expiry(del *message.Delivery) time.Time {
 	return del.DueFrom.Add(d.route.Retry.MaxAge)
 }
 
-func (d *Deliverer) expired(del *message.Delivery) bool {
+// Expired says whether the message is older than max_age: Deliver fails it without a request.
+func (d *Deliverer) Expired(del *message.Delivery) bool {
 	expiry := d.expiry(del)
 	return !expiry.IsZero() && !d.now().Before(expiry)
 }

@@ -110,3 +110,21 @@ func ErrorClasses() []ErrorClass {
 
 // String returns the class's name.
 func (c ErrorClass) String() string { return string(c) }
+
+// BreakerState is what a route's breaker makes of its destination.
+type BreakerState string
+
+// The states of a breaker. What each means is in internal/forward/breaker.
+const (
+	BreakerHealthy  BreakerState = "healthy"
+	BreakerDegraded BreakerState = "degraded"
+	BreakerOpen     BreakerState = "open"
+)
+
+// BreakerStates returns all states of a breaker.
+func BreakerStates() []BreakerState {
+	return []BreakerState{BreakerHealthy, BreakerDegraded, BreakerOpen}
+}
+
+// String returns the state's name in the metrics and in /readyz.
+func (s BreakerState) String() string { return string(s) }

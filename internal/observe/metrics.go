@@ -38,6 +38,7 @@ type Metrics struct {
 	endToEnd    *prometheus.HistogramVec
 	slots       *prometheus.GaugeVec
 	connections *prometheus.CounterVec
+	breakers    *prometheus.GaugeVec
 	inFlight    inFlight
 }
 
@@ -72,6 +73,8 @@ func NewMetrics(o MetricsOptions) *Metrics {
 		slots:    gauges("ferry_worker_slots", "Requests that may be in flight in this process, until their outcome is stored.", "route", "state"),
 		connections: counters("ferry_connections_total",
 			"Connections taken for a request, by whether they were open already.", "route", "reused"),
+		breakers: gauges("ferry_breaker_state",
+			"What this process makes of the route's destination: 1 for the state it is in.", "route", "state"),
 		inFlight: inFlight{byRoute: map[string]int{}},
 	}
 	m.registry.MustRegister(
@@ -113,10 +116,11 @@ func (m *Metrics) ServeIngest() {
 
 // ServeForward adds the forwarder's series to what is served.
 func (m *Metrics) ServeForward() {
-	m.registry.MustRegister(m.attempts, m.requests, m.endToEnd, m.slots, m.connections)
+	m.registry.MustRegister(m.attempts, m.requests, m.endToEnd, m.slots, m.connections, m.breakers)
 	for _, route := range m.options.Routes {
 		m.requests.WithLabelValues(route)
 		m.endToEnd.WithLabelValues(route)
+		m.Breaker(route, message.BreakerHealthy)
 		for _, state := range []string{"used", "free"} {
 			m.slots.WithLabelValues(route, state)
 		}

@@ -23,6 +23,7 @@ func (p *parser) finish(r *Route) {
 	p.notBelow(r, limit{"retry.max", r.Retry.Max}, limit{"retry.initial", r.Retry.Initial})
 	p.notBelow(r, limit{"retry.max_age", r.Retry.MaxAge}, limit{"retry.initial", r.Retry.Initial})
 	p.notBelow(r, limit{"http.timeout", r.HTTP.Timeout}, limit{"http.connect_timeout", r.HTTP.ConnectTimeout})
+	p.breaker(r)
 	p.idempotencyHeader(r)
 }
 

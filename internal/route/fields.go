@@ -23,6 +23,7 @@ func newRoute() *Route {
 		HTTP: HTTP{
 			Timeout: 10 * time.Second, ConnectTimeout: 3 * time.Second, MaxResponseBytes: 64 << 10, MaxConnectionAge: 5 * time.Minute,
 		},
+		Breaker:   Breaker{Enabled: true, Cooldown: 5 * time.Second},
 		Retention: Retention{Delivered: 168 * time.Hour, Failed: 720 * time.Hour},
 	}
 }
@@ -90,7 +91,7 @@ func routeFields() []field[Route] {
 		{name: "retention", doc: "How long settled messages are kept. A message that comes again after that is a new one.", value: group(retentionFields()...)},
 		{name: "batch", later: true},
 		{name: "rate_limit", later: true},
-		{name: "breaker", later: true},
+		{name: "breaker", doc: "What is done when the destination is down.", value: group(breakerFields()...)},
 		{name: "dead_letter", later: true},
 		{name: "on_failure", later: true},
 		{name: "tls", later: true},

@@ -138,6 +138,7 @@ func (r *Route) summary(w io.Writer) error {
 		{"retry", fmt.Sprintf("%s, %s × %g up to %s, jitter %g, for at most %s", counted(r.Retry.MaxAttempts, "attempt"),
 			plain(r.Retry.Initial), r.Retry.Multiplier, plain(r.Retry.Max), r.Retry.Jitter, plain(r.Retry.MaxAge))},
 		{"timeout", fmt.Sprintf("%s, %s to connect", plain(r.HTTP.Timeout), plain(r.HTTP.ConnectTimeout))},
+		{"breaker", r.Breaker.String()},
 		{"concurrency", itoa(r.Concurrency)},
 		{"job size", itoa(r.JobSize)},
 		{"retention", fmt.Sprintf("delivered %s, failed %s", plain(r.Retention.Delivered), plain(r.Retention.Failed))},

@@ -49,6 +49,7 @@ func (p *parser) file(f *File, root *node) {
 	}
 	if d.routes != nil {
 		f.Routes = p.routes(d)
+		p.holds(f)
 	}
 }
 

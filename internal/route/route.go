@@ -33,6 +33,7 @@ type Route struct {
 	Response    Response
 	Retry       Retry
 	HTTP        HTTP
+	Breaker     Breaker
 	Retention   Retention
 
 	set map[string]origin // where the fields of the file were set, by their path below the route

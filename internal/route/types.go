@@ -105,6 +105,7 @@ const (
 	aSize     = "a size, such as 64KiB"
 	aNumber   = "a number"
 	anInteger = "a whole number"
+	aBoolean  = "true or false"
 )
 
 // number reads text by convert and holds it to its limits.
@@ -141,6 +142,27 @@ func hint(want, s string) string {
 		}
 	}
 	return ""
+}
+
+// boolean is true or false.
+func boolean() typ[bool] {
+	return typ[bool]{
+		parse: func(p *parser, n *node, at string) (bool, bool) {
+			s, ok := p.scalar(n, at, aBoolean)
+			if !ok {
+				return false, false
+			}
+			switch strings.ToLower(s) {
+			case "true":
+				return true, true
+			case "false":
+				return false, true
+			}
+			p.fault(n, at, p.value(n)+" is not "+aBoolean)
+			return false, false
+		},
+		schema: func() schema { return orReference(schema{"type": "boolean"}) },
+	}
 }
 
 // upTo is a whole number from 1.

@@ -9,6 +9,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/ferry-forward/ferry/internal/forward"
+	"github.com/ferry-forward/ferry/internal/forward/breaker"
 	"github.com/ferry-forward/ferry/internal/groupcommit"
 	"github.com/ferry-forward/ferry/internal/message"
 	"github.com/ferry-forward/ferry/internal/route"
@@ -19,6 +20,8 @@ import (
 // Deliverer makes one attempt at one message: decode, map, send, judge.
 type Deliverer interface {
 	Deliver(ctx context.Context, m *message.Message, d *message.Delivery) forward.Result
+	// Expired says whether the message is too old to be sent: Deliver then makes no request.
+	Expired(d *message.Delivery) bool
 }
 
 // Store is what the worker needs of the database.
@@ -41,6 +44,8 @@ type Metrics interface {
 type Lane struct {
 	Route     *route.Route
 	Deliverer Deliverer
+	Breaker   *breaker.Breaker // which the deliverer tells its results
+	Limit     Limit            // nil: none
 }
 
 // Config is what a Forward worker needs. All fields are required.
@@ -114,7 +119,13 @@ func (w *Forward) Register(bundle *river.Workers) error {
 func (w *Forward) Drain() { w.drain() }
 
 // Close ends the retrying of outcomes that the database does not take. Idempotent.
-func (w *Forward) Close() { w.drain(); w.close() }
+func (w *Forward) Close() {
+	w.drain()
+	w.close()
+	for _, l := range w.lanes {
+		l.gate.close()
+	}
+}
 
 // Queues returns River's queues: one for each route, with as many jobs as keep its permits busy. A group holds up to
 // job_size messages, so that about four times the concurrency is in memory; never fewer jobs than permits, since a

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 
@@ -16,27 +15,32 @@ const (
 	laneBytes = 32 << 20
 )
 
-// lane is what the runs of one route share. Both semaphores are first come, first served, so that neither new messages
-// nor retries starve.
+// lane is what the runs of one route share. Both semaphores are first come, first served.
 type lane struct {
 	route     *route.Route
 	deliverer Deliverer
-	metrics   Metrics
 
 	messages *semaphore.Weighted // messages in memory
 	bytes    *semaphore.Weighted // their payloads
-	permits  *semaphore.Weighted // requests in flight, until their outcome is stored
-	inFlight atomic.Int64
+	gate     *gate               // requests in flight, until their outcome is stored
 }
 
 func newLane(l Lane, m Metrics) *lane {
-	n := int64(l.Route.Concurrency)
-	m.Slots(l.Route.Name, 0, l.Route.Concurrency)
+	name, n := l.Route.Name, l.Route.Concurrency
+	m.Slots(name, 0, n)
+	before := 0
 	return &lane{
-		route: l.Route, deliverer: l.Deliverer, metrics: m,
-		messages: semaphore.NewWeighted(ahead * n),
+		route: l.Route, deliverer: l.Deliverer,
+		messages: semaphore.NewWeighted(ahead * int64(n)),
 		bytes:    semaphore.NewWeighted(laneBytes),
-		permits:  semaphore.NewWeighted(n),
+		gate: &gate{
+			breaker: l.Breaker, limit: l.Limit, holdMax: l.Route.Breaker.HoldMax,
+			changed: func(inFlight int) {
+				m.InFlight(name, inFlight-before)
+				m.Slots(name, inFlight, n)
+				before = inFlight
+			},
+		},
 	}
 }
 
@@ -53,24 +57,4 @@ func (l *lane) admit(ctx context.Context, messages int, payload int64) (release 
 		return nil, err
 	}
 	return func() { l.bytes.Release(b); l.messages.Release(n) }, nil
-}
-
-// permit takes the right to send one request, which is given back when its outcome is stored.
-func (l *lane) permit(ctx context.Context) error {
-	if err := l.permits.Acquire(ctx, 1); err != nil {
-		return err
-	}
-	l.count(1)
-	return nil
-}
-
-func (l *lane) release() {
-	l.count(-1)
-	l.permits.Release(1)
-}
-
-func (l *lane) count(delta int) {
-	used := l.inFlight.Add(int64(delta))
-	l.metrics.InFlight(l.route.Name, delta)
-	l.metrics.Slots(l.route.Name, int(used), l.route.Concurrency)
 }

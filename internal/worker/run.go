@@ -13,13 +13,11 @@ import (
 
 	"github.com/ferry-forward/ferry/internal/forward"
 	"github.com/ferry-forward/ferry/internal/message"
+	"github.com/ferry-forward/ferry/internal/route"
 	"github.com/ferry-forward/ferry/internal/store"
 )
 
-// sendMargin is what is left of a run's time, at the least, when its last request may have timed out.
-const sendMargin = time.Second
-
-var errNoPermit = errors.New("no permit in time for a request to end within the job's time")
+var errNoTurn = errors.New("no turn in time for a request to end within the job's time")
 
 // run is one run of one job.
 type run struct {
@@ -37,7 +35,7 @@ type run struct {
 // setTime derives the run's limits from when River fetched the job, in local time.
 func (r *run) setTime(fetched time.Time) {
 	end := fetched.Add(r.w.cfg.JobTime)
-	r.sendBy = end.Add(-r.lane.route.HTTP.Timeout - sendMargin)
+	r.sendBy = end.Add(-r.lane.route.HTTP.Timeout - route.SendMargin)
 	r.late = end.Add((r.w.cfg.RescueAfter - r.w.cfg.JobTime) / 2)
 }
 
@@ -84,7 +82,7 @@ func (r *run) work(ctx context.Context) error {
 
 // untilSendBy bounds waiting: by the last moment to send, and by the process stopping.
 func (r *run) untilSendBy(ctx context.Context) (context.Context, func()) {
-	wait, cancel := context.WithDeadlineCause(ctx, r.sendBy, errNoPermit)
+	wait, cancel := context.WithDeadlineCause(ctx, r.sendBy, errNoTurn)
 	detach := context.AfterFunc(r.w.draining, cancel)
 	return wait, func() { detach(); cancel() }
 }
@@ -100,24 +98,33 @@ func (r *run) giveBack() error {
 	return river.JobSnooze(comeBack)
 }
 
-// group delivers the messages of a group that it still owns, each in a goroutine of its own, started in order as permits
-// come free.
+// group delivers the messages of a group that it still owns, each in a goroutine of its own, started in order as their
+// turns come. When one waited in vain, the others do not try: they would wait as long. What is too old to be sent needs
+// no turn, so that it fails also while nothing is sent.
 func (r *run) group(ctx context.Context, loaded *store.Loaded) error {
 	wait, stop := r.untilSendBy(ctx)
 	defer stop()
 	var sending sync.WaitGroup
+	inVain := false
 	for _, id := range r.job.Args.IDs {
 		item := loaded.Items[id]
 		if !r.owns(item) || item.Status != message.StatusPending {
 			continue
 		}
-		if err := r.lane.permit(wait); err != nil {
-			r.kept.Add(1)
-			continue
+		expired := r.lane.deliverer.Expired(&item.Delivery)
+		if !expired {
+			inVain = inVain || r.lane.gate.enter(wait, item.ID, item.Attempts) != nil
+			if inVain {
+				r.kept.Add(1)
+				continue
+			}
 		}
 		sending.Add(1)
 		go func() {
 			defer sending.Done()
+			if !expired {
+				defer r.lane.gate.leave(item.ID)
+			}
 			if _, settled := r.deliver(ctx, item); settled == nil {
 				r.kept.Add(1)
 			}
@@ -154,13 +161,19 @@ func (r *run) own(ctx context.Context, loaded *store.Loaded) error {
 		// The last run died between storing its outcome and telling River: the wait that it stored still counts.
 		return river.JobSnooze(rest)
 	}
-	wait, stop := r.untilSendBy(ctx)
-	defer stop()
-	if err := r.lane.permit(wait); err != nil {
-		return r.giveBack()
-	}
 	mine := *item // the loaded one may be another run's too
 	mine.OwnSince = r.job.CreatedAt
+	if mine.DueFrom.After(mine.OwnSince) {
+		mine.OwnSince = mine.DueFrom // replayed since
+	}
+	if !r.lane.deliverer.Expired(&mine.Delivery) {
+		wait, stop := r.untilSendBy(ctx)
+		defer stop()
+		if err := r.lane.gate.enter(wait, mine.ID, mine.Attempts); err != nil {
+			return r.giveBack()
+		}
+		defer r.lane.gate.leave(mine.ID)
+	}
 	res, settled := r.deliver(ctx, &mine)
 	return r.ownResult(res, settled)
 }
@@ -203,13 +216,12 @@ func (r *run) crashed(item *store.Item, crashes int) error {
 	return r.ownResult(res, &s)
 }
 
-// deliver makes one attempt, for which the caller took a permit, and stores its outcome. It returns no Settled when the
+// deliver makes one attempt, for which the message has its turn, and stores its outcome. It returns no Settled when the
 // message stays in this job: the request was aborted by the process stopping, or its outcome could not be stored.
 //
-// The permit is held until the outcome is stored. What may be sent twice after a crash is what was sent and not stored;
+// The turn is held until the outcome is stored. What may be sent twice after a crash is what was sent and not stored;
 // so that is never more than the route's concurrency, and while the database takes nothing, nothing more is sent.
 func (r *run) deliver(ctx context.Context, item *store.Item) (res forward.Result, settled *store.Settled) {
-	defer r.lane.release()
 	defer func() {
 		if p := recover(); p != nil {
 			err := crashError(p)

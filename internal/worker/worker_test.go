@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ferry-forward/ferry/internal/forward"
+	"github.com/ferry-forward/ferry/internal/forward/breaker"
 	"github.com/ferry-forward/ferry/internal/message"
 	"github.com/ferry-forward/ferry/internal/route"
 	"github.com/ferry-forward/ferry/internal/store"
@@ -42,6 +43,8 @@ type deliverFunc func(ctx context.Context, m *message.Message, d *message.Delive
 func (f deliverFunc) Deliver(ctx context.Context, m *message.Message, d *message.Delivery) forward.Result {
 	return f(ctx, m, d)
 }
+
+func (deliverFunc) Expired(*message.Delivery) bool { return false }
 
 type noMetrics struct{}
 
@@ -138,9 +141,10 @@ func (g *rig) start(o options, deliver deliverFunc) *forwarder {
 		g.count(m.Key).Add(1)
 		return deliver(ctx, m, d)
 	}
-	rt := &route.Route{Name: "r", Concurrency: o.concurrency, JobSize: o.jobSize, HTTP: route.HTTP{Timeout: 500 * time.Millisecond}}
+	rt := &route.Route{Name: "r", Concurrency: o.concurrency, JobSize: o.jobSize, HTTP: route.HTTP{Timeout: 500 * time.Millisecond}, Breaker: route.Breaker{HoldMax: time.Second}}
+	br := breaker.New(breaker.Config{Concurrency: o.concurrency}, time.Now())
 	w := worker.NewForward(worker.Config{
-		Lanes: []worker.Lane{{Route: rt, Deliverer: deliverFunc(counting)}}, Store: g.store, Metrics: noMetrics{},
+		Lanes: []worker.Lane{{Route: rt, Deliverer: deliverFunc(counting), Breaker: br}}, Store: g.store, Metrics: noMetrics{},
 		Logger: slog.New(slog.NewTextHandler(testWriter{g.t}, nil)), JobTime: o.jobTime, RescueAfter: o.rescueAfter, Forwarder: "f1",
 	})
 	workers := river.NewWorkers()

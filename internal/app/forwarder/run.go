@@ -52,7 +52,7 @@ func Start(ctx context.Context, cfg *config.Forwarder, s *app.Setup) error {
 	}
 	s.ServeMessages(st)
 	id := identity()
-	w := makeWorker(cfg, s, st, id)
+	w := makeWorker(ctx, cfg, s, st, id)
 	client, err := makeClient(cfg, s, st, w)
 	if err != nil {
 		return app.Usage(err)
@@ -105,11 +105,13 @@ func stop(limit time.Duration, w *worker.Forward, client *river.Client[pgx.Tx]) 
 	return context.Cause(ctx)
 }
 
-func makeWorker(cfg *config.Forwarder, s *app.Setup, st *store.Store, id string) *worker.Forward {
+func makeWorker(ctx context.Context, cfg *config.Forwarder, s *app.Setup, st *store.Store, id string) *worker.Forward {
 	job, rescue := times(s.Routes)
 	var lanes []worker.Lane
 	for _, r := range worked(cfg, s.Routes) {
+		b := newBreaker(ctx, s, r)
 		d := forward.New(r, forward.Options{
+			Breaker: b,
 			Logger:  s.Log.Logger,
 			Version: s.Version.Version,
 			Observe: func(reused bool) { s.Metrics.Connection(r.Name, reused) },
@@ -118,7 +120,7 @@ func makeWorker(cfg *config.Forwarder, s *app.Setup, st *store.Store, id string)
 			d.Close()
 			return nil
 		})
-		lanes = append(lanes, worker.Lane{Route: r, Deliverer: d})
+		lanes = append(lanes, worker.Lane{Route: r, Deliverer: d, Breaker: b})
 	}
 	return worker.NewForward(worker.Config{
 		Lanes: lanes, Store: st, Metrics: s.Metrics, Logger: s.Log.Logger, JobTime: job, RescueAfter: rescue, Forwarder: id,

@@ -31,6 +31,10 @@ type Judgement struct {
 
 	// RetryAfter is how long the destination asked to wait, capped; 0: it did not (or for no time). Only of 429 and 503.
 	RetryAfter time.Duration
+	// Asked says that the destination asks to wait: 429, or 503 with a valid Retry-After.
+	Asked bool
+	// Auto is what the status alone comes to.
+	Auto message.Verdict
 }
 
 // ReadsBody says whether anything looks at the body of the route's responses.
@@ -48,14 +52,15 @@ func Judge(ctx context.Context, rt *route.Route, resp *send.Response, env *jq.En
 	}
 	j.ErrorClass, j.Error = trouble(&rt.Response, resp)
 	wait, asked := askedToWait(resp)
-	j.RetryAfter = wait
+	j.RetryAfter, j.Asked = wait, asked || resp.Status == http.StatusTooManyRequests
+	j.Auto = Auto(resp, asked)
 	if limit := rt.Retry.RetryAfterMax; limit > 0 {
 		j.RetryAfter = min(wait, limit)
 	}
 	input := answer(&rt.Response, resp)
 	j.byRules(ctx, &rt.Response, input, env)
 	if j.Verdict == "" {
-		j.byDefault(rt.Response.Otherwise, Auto(resp, asked))
+		j.byDefault(rt.Response.Otherwise, j.Auto)
 	}
 	j.ErrorCode = errorCode(ctx, rt.Response.ErrorCode, input, env)
 	return j
