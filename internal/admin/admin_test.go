@@ -148,6 +148,24 @@ func TestPartWithSeveralReporters(t *testing.T) {
 	}
 }
 
+// A note shows and changes nothing else.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	changes := 0
+	parts := admin.NewParts(func(admin.Part, admin.State) { changes++ }, admin.Routes)
+	parts.Set(admin.Routes, true, "")
+	parts.Note(admin.Routes, "b", "b is down")
+	parts.Note(admin.Routes, "a", "a is down")
+	if r := parts.Readiness(); !r.Ready || r.Parts[admin.Routes] != (admin.State{OK: true, Why: "a is down; b is down"}) {
+		t.Errorf("%+v", r)
+	}
+	parts.Note(admin.Routes, "a", "")
+	parts.Note(admin.Routes, "b", "")
+	if r := parts.Readiness(); r.Parts[admin.Routes] != (admin.State{OK: true}) || changes != 1 {
+		t.Errorf("%+v after %d changes", r, changes)
+	}
+}
+
 func TestPartsFromSeveralGoroutines(t *testing.T) {
 	t.Parallel()
 	parts := admin.NewParts(func(admin.Part, admin.State) {}, admin.Kafka)

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ferry-forward/ferry/internal/forward"
+	"github.com/ferry-forward/ferry/internal/forward/breaker"
 	"github.com/ferry-forward/ferry/internal/forward/send"
 	"github.com/ferry-forward/ferry/internal/message"
 	"github.com/ferry-forward/ferry/internal/route"
@@ -65,6 +66,17 @@ func rigOn(t *testing.T, text string, o receivertest.Options) *rig {
 	t.Helper()
 	g := &rig{Receiver: receivertest.New(t, o)}
 	g.Deliverer = g.deliverer(t, parse(t, g.URL(), text), nil)
+	return g
+}
+
+// newBreakerRig is one whose results the breaker judges.
+func newBreakerRig(t *testing.T, text string, b *breaker.Breaker) *rig {
+	t.Helper()
+	g := &rig{Receiver: receivertest.New(t, receivertest.Options{})}
+	g.Deliverer = forward.New(parse(t, g.URL(), text), forward.Options{
+		Breaker: b, Now: g.clock.now, Rand: func() float64 { return 0.5 },
+	})
+	t.Cleanup(g.Deliverer.Close)
 	return g
 }
 

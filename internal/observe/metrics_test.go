@@ -68,6 +68,11 @@ func TestSeriesExistFromTheStart(t *testing.T) {
 		`ferry_attempts_total{code="timeout",route="a",verdict="retry"} 0`, `ferry_attempts_total{code="429",route="a",verdict="hold"} 0`,
 		`ferry_request_seconds_count{route="a"} 0`, `ferry_end_to_end_seconds_count{route="b"} 0`,
 		`ferry_worker_slots{route="a",state="free"} 0`, `ferry_connections_total{reused="true",route="a"} 0`)
+	wantLines(t, body, `ferry_breaker_state{route="a",state="healthy"} 1`, `ferry_breaker_state{route="a",state="open"} 0`)
+	out.Breaker("a", message.BreakerOpen)
+	_, body = scrape(t, out, "")
+	wantLines(t, body, `ferry_breaker_state{route="a",state="healthy"} 0`, `ferry_breaker_state{route="a",state="open"} 1`,
+		`ferry_breaker_state{route="b",state="healthy"} 1`)
 	if strings.Contains(body, "ferry_ingest_") {
 		t.Error("the forwarder serves the ingester's series")
 	}

@@ -44,7 +44,14 @@ func (f deliverFunc) Deliver(ctx context.Context, m *message.Message, d *message
 	return f(ctx, m, d)
 }
 
-func (deliverFunc) Expired(*message.Delivery) bool { return false }
+// deliverer is a deliverFunc for messages that are all too old, or none.
+type deliverer struct {
+	deliverFunc
+
+	expired bool
+}
+
+func (d deliverer) Expired(*message.Delivery) bool { return d.expired }
 
 type noMetrics struct{}
 
@@ -118,6 +125,10 @@ type options struct {
 	concurrency          int
 	jobTime, rescueAfter time.Duration
 	jobSize              int
+	breaker              *breaker.Breaker
+	holdMax              time.Duration
+	limit                worker.Limit
+	expired              bool
 }
 
 type forwarder struct {
@@ -134,6 +145,12 @@ func (g *rig) start(o options, deliver deliverFunc) *forwarder {
 	if o.jobTime == 0 {
 		o.jobTime, o.rescueAfter = 25*time.Second, 40*time.Second
 	}
+	if o.breaker == nil {
+		o.breaker = breaker.New(breaker.Config{Concurrency: o.concurrency}, time.Now())
+	}
+	if o.holdMax == 0 {
+		o.holdMax = time.Second
+	}
 	if o.jobSize == 0 {
 		o.jobSize = 20
 	}
@@ -141,10 +158,9 @@ func (g *rig) start(o options, deliver deliverFunc) *forwarder {
 		g.count(m.Key).Add(1)
 		return deliver(ctx, m, d)
 	}
-	rt := &route.Route{Name: "r", Concurrency: o.concurrency, JobSize: o.jobSize, HTTP: route.HTTP{Timeout: 500 * time.Millisecond}, Breaker: route.Breaker{HoldMax: time.Second}}
-	br := breaker.New(breaker.Config{Concurrency: o.concurrency}, time.Now())
+	rt := &route.Route{Name: "r", Concurrency: o.concurrency, JobSize: o.jobSize, HTTP: route.HTTP{Timeout: 500 * time.Millisecond}, Breaker: route.Breaker{HoldMax: o.holdMax}}
 	w := worker.NewForward(worker.Config{
-		Lanes: []worker.Lane{{Route: rt, Deliverer: deliverFunc(counting), Breaker: br}}, Store: g.store, Metrics: noMetrics{},
+		Lanes: []worker.Lane{{Route: rt, Deliverer: deliverer{counting, o.expired}, Breaker: o.breaker, Limit: o.limit}}, Store: g.store, Metrics: noMetrics{},
 		Logger: slog.New(slog.NewTextHandler(testWriter{g.t}, nil)), JobTime: o.jobTime, RescueAfter: o.rescueAfter, Forwarder: "f1",
 	})
 	workers := river.NewWorkers()
@@ -192,6 +208,17 @@ func (g *rig) is(want, query string, args ...any) {
 		}
 		if got != want {
 			return fmt.Errorf("%s: %q, want %q", query, got, want)
+		}
+		return nil
+	})
+}
+
+// eventually waits until the condition holds.
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	proctest.Eventually(t, 20*time.Second, func() error {
+		if !holds() {
+			return errors.New("it does not hold yet")
 		}
 		return nil
 	})
