@@ -162,10 +162,7 @@ func (r *run) own(ctx context.Context, loaded *store.Loaded) error {
 		return river.JobSnooze(rest)
 	}
 	mine := *item // the loaded one may be another run's too
-	mine.OwnSince = r.job.CreatedAt
-	if mine.DueFrom.After(mine.OwnSince) {
-		mine.OwnSince = mine.DueFrom // replayed since
-	}
+	mine.OwnSince = troubleSince(item, r.job.CreatedAt)
 	if !r.lane.deliverer.Expired(&mine.Delivery) {
 		wait, stop := r.untilSendBy(ctx)
 		defer stop()
@@ -176,6 +173,18 @@ func (r *run) own(ctx context.Context, loaded *store.Loaded) error {
 	}
 	res, settled := r.deliver(ctx, &mine)
 	return r.ownResult(res, settled)
+}
+
+// troubleSince is about when the message's trouble began: its first fault gave it its own job, unless a rescue did before
+// anything was sent. A replay begins anew.
+func troubleSince(item *store.Item, jobCreated time.Time) time.Time {
+	switch {
+	case item.Requests == 0:
+		return time.Time{}
+	case item.DueFrom.After(jobCreated):
+		return item.DueFrom
+	}
+	return jobCreated
 }
 
 func (r *run) ownResult(res forward.Result, settled *store.Settled) error {
