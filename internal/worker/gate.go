@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ferry-forward/ferry/internal/forward/breaker"
+	"github.com/ferry-forward/ferry/internal/store"
 )
 
 // Limit is a route's rate limit.
@@ -33,6 +34,7 @@ type gate struct {
 
 	mu       sync.Mutex
 	queue    []*waiter
+	messages int // that wait: those in the queue, and those behind them in their jobs
 	inFlight int
 	timer    *time.Timer // asks again; nil: nothing to ask for
 	closed   bool
@@ -42,17 +44,19 @@ type gate struct {
 type waiter struct {
 	breaker.Waiting
 
-	turn chan struct{} // closed when it may go; then it is out of the queue
+	behind int           // messages of the same job that come after it
+	turn   chan struct{} // closed when it may go; then it is out of the queue
 }
 
-// enter waits for the message's turn. Without an error, leave must follow.
-func (g *gate) enter(ctx context.Context, message int64, attempts int) error {
+// enter waits for the turn of a message, which has others of its job behind it. Without an error, leave must follow.
+func (g *gate) enter(ctx context.Context, item *store.Item, behind int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w := &waiter{breaker.Waiting{Message: message, Attempts: attempts}, make(chan struct{})}
+	w := &waiter{breaker.Waiting{Message: item.ID, Attempts: item.Attempts}, behind, make(chan struct{})}
 	g.mu.Lock()
 	g.queue = append(g.queue, w)
+	g.messages += 1 + behind
 	g.pump(time.Now())
 	g.mu.Unlock()
 
@@ -98,6 +102,7 @@ func (g *gate) giveUp(w *waiter) bool {
 
 // remove takes a waiter out of the queue, the first one without moving the others.
 func (g *gate) remove(i int) {
+	g.messages -= 1 + g.queue[i].behind
 	if i > 0 {
 		g.queue = slices.Delete(g.queue, i, i+1)
 		return
@@ -125,7 +130,7 @@ func (g *gate) pump(now time.Time) {
 			return
 		}
 		if g.limit != nil {
-			if ok, again := g.limit.Take(now, len(g.queue)); !ok {
+			if ok, again := g.limit.Take(now, g.messages); !ok {
 				g.askAgain(now, now.Add(again))
 				return
 			}

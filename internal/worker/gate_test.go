@@ -143,3 +143,17 @@ func TestLimit(t *testing.T) {
 	g.is("30", done)
 	g.is("30 30", `SELECT sum(attempts) || ' ' || sum(requests) FROM ferry.deliveries`)
 }
+
+// The limit is told of all messages that wait, also those behind the first of a group.
+func TestLimitKnowsWhatWaits(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, 10)
+	g.add(30)
+	limit := &permits{}
+	g.start(options{concurrency: 10, limit: limit}, func(context.Context, *message.Message, *message.Delivery) forward.Result {
+		return delivered()
+	})
+	eventually(t, func() bool { return limit.waited() == 30 })
+	limit.give(30)
+	g.is("30", `SELECT count(*)::text FROM ferry.deliveries WHERE status = 'delivered'`)
+}

@@ -106,14 +106,14 @@ func (r *run) group(ctx context.Context, loaded *store.Loaded) error {
 	defer stop()
 	var sending sync.WaitGroup
 	inVain := false
-	for _, id := range r.job.Args.IDs {
+	for i, id := range r.job.Args.IDs {
 		item := loaded.Items[id]
 		if !r.owns(item) || item.Status != message.StatusPending {
 			continue
 		}
 		expired := r.lane.deliverer.Expired(&item.Delivery)
 		if !expired {
-			inVain = inVain || r.lane.gate.enter(wait, item.ID, item.Attempts) != nil
+			inVain = inVain || r.lane.gate.enter(wait, item, len(r.job.Args.IDs)-i-1) != nil
 			if inVain {
 				r.kept.Add(1)
 				continue
@@ -166,7 +166,7 @@ func (r *run) own(ctx context.Context, loaded *store.Loaded) error {
 	if !r.lane.deliverer.Expired(&mine.Delivery) {
 		wait, stop := r.untilSendBy(ctx)
 		defer stop()
-		if err := r.lane.gate.enter(wait, mine.ID, mine.Attempts); err != nil {
+		if err := r.lane.gate.enter(wait, &mine, 0); err != nil {
 			return r.giveBack()
 		}
 		defer r.lane.gate.leave(mine.ID)
