@@ -361,22 +361,28 @@ COMMENT ON COLUMN ferry.rate_leases.next_at IS 'When the next request is due tha
 
 CREATE TABLE ferry.reconcile (
     seen_to bigint DEFAULT 0 NOT NULL,
+    sure_to bigint DEFAULT 0 NOT NULL,
     mark bigint DEFAULT 0 NOT NULL,
     marked_at timestamp with time zone DEFAULT now() NOT NULL,
     checked bigint DEFAULT 0 NOT NULL,
+    failures_checked bigint DEFAULT 0 NOT NULL,
     singleton boolean DEFAULT true NOT NULL,
     CONSTRAINT reconcile_singleton_check CHECK (singleton)
 );
 
 COMMENT ON TABLE ferry.reconcile IS 'One row: how far reconcile has come.';
 
-COMMENT ON COLUMN ferry.reconcile.seen_to IS 'Messages up to this id were looked at after every transaction that stored one had ended; those then pending are in unsettled.';
+COMMENT ON COLUMN ferry.reconcile.seen_to IS 'Messages up to this id were looked at once; those then pending are in unsettled.';
 
-COMMENT ON COLUMN ferry.reconcile.mark IS 'The largest message id at marked_at: what seen_to becomes next.';
+COMMENT ON COLUMN ferry.reconcile.sure_to IS 'Messages up to this id were looked at again, after every transaction that could have stored one had ended.';
+
+COMMENT ON COLUMN ferry.reconcile.mark IS 'What seen_to was at marked_at: how far the second look goes.';
 
 COMMENT ON COLUMN ferry.reconcile.marked_at IS 'When the mark was set.';
 
 COMMENT ON COLUMN ferry.reconcile.checked IS 'The message in unsettled at which the last run ended; the next one goes on behind it.';
+
+COMMENT ON COLUMN ferry.reconcile.failures_checked IS 'The same in failures.';
 
 COMMENT ON COLUMN ferry.reconcile.singleton IS 'Keeps it at one row.';
 
@@ -416,13 +422,16 @@ COMMENT ON COLUMN ferry.tallies.delivered IS 'Messages that became delivered.';
 COMMENT ON COLUMN ferry.tallies.failed IS 'Messages that became failed after they were stored as pending.';
 
 CREATE TABLE ferry.unsettled (
-    message_id bigint NOT NULL
+    message_id bigint NOT NULL,
+    added_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_threshold='1000');
 
 COMMENT ON TABLE ferry.unsettled IS 'Messages that were pending when reconcile looked, or were made so by a replay: it looks at them again.';
 
 COMMENT ON COLUMN ferry.unsettled.message_id IS 'ferry.messages.id';
+
+COMMENT ON COLUMN ferry.unsettled.added_at IS 'When it was put here, by reconcile or by the last replay.';
 
 ALTER TABLE ONLY ferry.attempts ATTACH PARTITION ferry.attempts_default DEFAULT;
 

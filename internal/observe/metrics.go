@@ -39,6 +39,8 @@ type Metrics struct {
 	slots       *prometheus.GaugeVec
 	connections *prometheus.CounterVec
 	breakers    *prometheus.GaugeVec
+	reconciled  prometheus.Counter
+	clockSkew   prometheus.Gauge
 	inFlight    inFlight
 }
 
@@ -75,6 +77,12 @@ func NewMetrics(o MetricsOptions) *Metrics {
 			"Connections taken for a request, by whether they were open already.", "route", "reused"),
 		breakers: gauges("ferry_breaker_state",
 			"What this process makes of the route's destination: 1 for the state it is in.", "route", "state"),
+		reconciled: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ferry_reconciled_total", Help: "Messages that had no live job, or were changed by SQL, and were taken up by this process.",
+		}),
+		clockSkew: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ferry_clock_skew_seconds", Help: "How far the database's clock is ahead of this host's.",
+		}),
 		inFlight: inFlight{byRoute: map[string]int{}},
 	}
 	m.registry.MustRegister(
@@ -116,7 +124,7 @@ func (m *Metrics) ServeIngest() {
 
 // ServeForward adds the forwarder's series to what is served.
 func (m *Metrics) ServeForward() {
-	m.registry.MustRegister(m.attempts, m.requests, m.endToEnd, m.slots, m.connections, m.breakers)
+	m.registry.MustRegister(m.attempts, m.requests, m.endToEnd, m.slots, m.connections, m.breakers, m.reconciled, m.clockSkew)
 	for _, route := range m.options.Routes {
 		m.requests.WithLabelValues(route)
 		m.endToEnd.WithLabelValues(route)

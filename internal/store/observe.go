@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ferry-forward/ferry/internal/message"
 	"github.com/ferry-forward/ferry/internal/store/storedb"
@@ -33,6 +34,7 @@ func (s *Store) Counts(ctx context.Context) (map[string]Counts, error) {
 type Forwarder struct {
 	ID, Version string
 	Routes      []string
+	RescueAfter time.Duration // after which one of its running jobs may be taken to be lost
 }
 
 // Heartbeat notes that the forwarder is alive and which routes it works.
@@ -41,7 +43,10 @@ func (s *Store) Heartbeat(ctx context.Context, f Forwarder) error {
 		f.Routes = []string{}
 	}
 	return s.inTx(ctx, "writing the forwarder's sign of life", func(tx pgx.Tx) error {
-		return s.q.ForwarderSeen(ctx, tx, message.Clean(f.ID, maxText), message.Clean(f.Version, maxText), f.Routes)
+		return s.q.ForwarderSeen(ctx, tx, storedb.ForwarderSeenParams{
+			ID: message.Clean(f.ID, maxText), Version: message.Clean(f.Version, maxText), Routes: f.Routes,
+			RescueAfterMs: pgtype.Int8{Int64: f.RescueAfter.Milliseconds(), Valid: f.RescueAfter > 0},
+		})
 	})
 }
 

@@ -32,6 +32,8 @@ type Outcome struct {
 	Counted       bool             // it counts as an attempt
 	Attempt       *message.Attempt // nil: no request was made
 	Forwarder     string           // who did it
+
+	ifCancelled bool // it stands only while the job is cancelled; see unlessRevived
 }
 
 var errUnlocked = errors.New("it changed while it was locked")
@@ -108,6 +110,10 @@ func (st *settling) run(ctx context.Context, tx pgx.Tx) error {
 	for _, i := range st.todo {
 		st.results[i] = Settled{} // the transaction may run again
 	}
+	st, err := st.unlessRevived(ctx, tx)
+	if err != nil {
+		return err
+	}
 	own, err := st.peel(ctx, tx)
 	if err != nil {
 		return err
@@ -126,6 +132,9 @@ func (st *settling) run(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	if err := st.failures(ctx, tx, passed); err != nil {
+		return err
+	}
+	if err := st.tellCancelled(ctx, tx, passed); err != nil {
 		return err
 	}
 	return st.tally(ctx, tx, passed)

@@ -29,6 +29,8 @@ type Store interface {
 	Load(ctx context.Context, ids []int64) (*store.Loaded, error)
 	Settle(ctx context.Context, outcomes []store.Outcome) ([]store.Settled, error)
 	Split(ctx context.Context, jobID int64) (int, error)
+	Reopen(ctx context.Context, messageID, jobID int64, forwarder string) (due time.Time, err error)
+	RunningBefore(ctx context.Context, runners []string, rescuedAt time.Time) (time.Duration, error)
 }
 
 // Metrics takes what the worker counts.
@@ -56,7 +58,7 @@ type Config struct {
 	Logger      *slog.Logger
 	JobTime     time.Duration // how long one run of a job may take
 	RescueAfter time.Duration // when River's leader takes a running job for dead; longer than JobTime
-	Forwarder   string        // id of this process, kept with each attempt
+	Forwarder   string        // id of this process, kept with each attempt; also the id of its River client
 }
 
 const (
@@ -170,6 +172,9 @@ func (w *Forward) Work(ctx context.Context, job *river.Job[forwardArgs]) (err er
 	}
 	r := &run{w: w, lane: l, job: job}
 	r.setTime(time.Now())
+	if err := r.toldEarlier(ctx); err != nil {
+		return err
+	}
 	if !job.Args.Own && foreignErrors(job.Errors, time.Time{}) > 0 {
 		return r.split(ctx)
 	}

@@ -9,11 +9,12 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/ferry-forward/ferry/internal/message"
+	"github.com/ferry-forward/ferry/internal/store"
 )
 
 // ownPrefix begins every error that the worker itself gives to River, so that a later run can tell "the last run ended
 // with an outcome" from "the last run died": a rescue, a panic or a shutdown leaves another text.
-const ownPrefix = "ferry: "
+const ownPrefix = store.OwnErrorPrefix
 
 // outcomeError is an outcome as River and River UI show it. Its text is clean: it comes from an Attempt or a Reason.
 type outcomeError string
@@ -54,12 +55,18 @@ func failedResult(job *rivertype.JobRow, reason message.Reason, detail string) e
 	return river.JobCancel(err)
 }
 
-// foreignErrors counts the errors at the end of a job's history that are not Ferry's own and younger than since: the runs
-// that died without an outcome. (Outcomes that snooze the job leave no error there, hence since.)
+// foreign says whether an error of a job is neither Ferry's own nor River's about a job that was cancelled while it ran: the
+// run died.
+func foreign(e rivertype.AttemptError) bool {
+	return !strings.Contains(e.Error, ownPrefix) && !strings.Contains(e.Error, rivertype.ErrJobCancelledRemotely.Error())
+}
+
+// foreignErrors counts the errors at the end of a job's history that are foreign and younger than since: the runs that died
+// without an outcome. (Outcomes that snooze the job leave no error there, hence since.)
 func foreignErrors(errs []rivertype.AttemptError, since time.Time) int {
 	n := 0
 	for i := len(errs) - 1; i >= 0; i-- {
-		if strings.Contains(errs[i].Error, ownPrefix) || !errs[i].At.After(since) {
+		if !foreign(errs[i]) || !errs[i].At.After(since) {
 			break
 		}
 		n++

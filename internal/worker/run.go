@@ -104,6 +104,8 @@ func (r *run) giveBack() error {
 func (r *run) group(ctx context.Context, loaded *store.Loaded) error {
 	wait, stop := r.untilSendBy(ctx)
 	defer stop()
+	send, sent := r.sending(ctx)
+	defer sent()
 	var sending sync.WaitGroup
 	inVain := false
 	for i, id := range r.job.Args.IDs {
@@ -125,7 +127,7 @@ func (r *run) group(ctx context.Context, loaded *store.Loaded) error {
 			if !expired {
 				defer r.lane.gate.leave(item.ID)
 			}
-			if _, settled := r.deliver(ctx, item); settled == nil {
+			if _, settled := r.deliver(send, item); settled == nil {
 				r.kept.Add(1)
 			}
 		}()
@@ -151,16 +153,20 @@ func (r *run) own(ctx context.Context, loaded *store.Loaded) error {
 		return nil // settled, purged, or another job's by now
 	}
 	if item.Status == message.StatusFailed {
-		return failedResult(r.job.JobRow, item.Reason, item.Detail)
+		var err error
+		if item, err = r.reopen(ctx, item); item == nil {
+			return err
+		}
 	}
 	crashes := foreignErrors(r.job.Errors, item.NextAttemptAt)
 	if crashes >= maxCrashes {
 		return r.crashed(item, crashes)
 	}
-	if rest := item.NextAttemptAt.Sub(loaded.Now); rest > 0 && foreignErrors(r.job.Errors, time.Time{}) > 0 {
-		// The last run died between storing its outcome and telling River: the wait that it stored still counts.
-		return river.JobSnooze(rest)
+	if err := r.rest(ctx, item, loaded.Now); err != nil {
+		return err
 	}
+	send, sent := r.sending(ctx)
+	defer sent()
 	mine := *item // the loaded one may be another run's too
 	mine.OwnSince = troubleSince(item, r.job.CreatedAt)
 	if !r.lane.deliverer.Expired(&mine.Delivery) {
@@ -171,7 +177,7 @@ func (r *run) own(ctx context.Context, loaded *store.Loaded) error {
 		}
 		defer r.lane.gate.leave(mine.ID)
 	}
-	res, settled := r.deliver(ctx, &mine)
+	res, settled := r.deliver(send, &mine)
 	return r.ownResult(res, settled)
 }
 

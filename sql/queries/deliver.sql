@@ -123,3 +123,28 @@ WHERE d.message_id = ANY(
     AND d.status = 'pending'
 ORDER BY d.message_id
 FOR UPDATE OF d;
+
+-- name: DeliveryReopen :many
+-- The fence of a replay: only a failed message that the job owns.
+UPDATE ferry.deliveries AS d
+SET status = 'pending', reason = NULL, detail = NULL, attempts = 0, due_from = clock_timestamp(), next_attempt_at = NULL,
+    settled_at = NULL, dead_lettered_at = NULL
+WHERE d.message_id = @message_id AND d.job_id = @job_id::bigint AND d.status = 'failed'
+RETURNING d.due_from;
+
+-- name: FailuresForget :many
+DELETE FROM ferry.failures AS f WHERE f.message_id = ANY(@message_ids::bigint[]) RETURNING f.message_id, f.route;
+
+-- name: UnsettledAdd :exec
+-- What is there already becomes new: see UnsettledCheck.
+INSERT INTO ferry.unsettled AS u (message_id)
+SELECT DISTINCT i.message_id FROM unnest(@message_ids::bigint[]) AS i (message_id) ORDER BY i.message_id
+ON CONFLICT (message_id) DO UPDATE SET added_at = clock_timestamp();
+
+-- name: RescueTimes :one
+-- The longest time that one of the runners says it may run a job, and the shortest of all forwarders that were there then.
+SELECT
+    clock_timestamp()::timestamptz AS now,
+    COALESCE(max(f.rescue_after_ms) FILTER (WHERE f.id = ANY(@runners::text[])), 0)::bigint AS longest,
+    COALESCE(min(COALESCE(f.rescue_after_ms, 0)) FILTER (WHERE f.seen_at > @since::timestamptz), 0)::bigint AS shortest
+FROM ferry.forwarders AS f;

@@ -15,10 +15,10 @@ FROM (
 GROUP BY s.route;
 
 -- name: ForwarderSeen :exec
-INSERT INTO ferry.forwarders AS f (id, version, routes, seen_at)
-VALUES (@id, @version, @routes, now())
+INSERT INTO ferry.forwarders AS f (id, version, routes, seen_at, rescue_after_ms)
+VALUES (@id, @version, @routes, now(), @rescue_after_ms)
 ON CONFLICT (id) DO UPDATE
-SET version = excluded.version, routes = excluded.routes, seen_at = excluded.seen_at;
+SET version = excluded.version, routes = excluded.routes, seen_at = excluded.seen_at, rescue_after_ms = excluded.rescue_after_ms;
 
 -- name: SynchronousCommit :one
 SELECT current_setting('synchronous_commit')::text;

@@ -22,6 +22,7 @@ import (
 	"github.com/ferry-forward/ferry/internal/route"
 	"github.com/ferry-forward/ferry/internal/store"
 	"github.com/ferry-forward/ferry/internal/worker"
+	"github.com/ferry-forward/ferry/riverjobs"
 )
 
 const (
@@ -53,7 +54,7 @@ func Start(ctx context.Context, cfg *config.Forwarder, s *app.Setup) error {
 	s.ServeMessages(st)
 	id := identity()
 	w := makeWorker(ctx, cfg, s, st, id)
-	client, err := makeClient(cfg, s, st, w)
+	client, err := makeClient(cfg, s, st, w, id)
 	if err != nil {
 		return app.Usage(err)
 	}
@@ -61,7 +62,9 @@ func Start(ctx context.Context, cfg *config.Forwarder, s *app.Setup) error {
 		return err
 	}
 	s.WatchDatabase(ctx, st.CheckSchema)
-	keepHouse(ctx, s, st, store.Forwarder{ID: id, Version: s.Version.Version, Routes: names(worked(cfg, s.Routes))})
+	keepHouse(ctx, s, st, store.Forwarder{
+		ID: id, Version: s.Version.Version, Routes: names(worked(cfg, s.Routes)), RescueAfter: s.Routes.RescueAfter(),
+	})
 	return work(ctx, cfg, s, w, client)
 }
 
@@ -127,18 +130,26 @@ func makeWorker(ctx context.Context, cfg *config.Forwarder, s *app.Setup, st *st
 	})
 }
 
-func makeClient(cfg *config.Forwarder, s *app.Setup, st *store.Store, w *worker.Forward) (*river.Client[pgx.Tx], error) {
+func makeClient(cfg *config.Forwarder, s *app.Setup, st *store.Store, w *worker.Forward, id string) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	if err := w.Register(workers); err != nil {
 		return nil, err //nolint:wrapcheck // says what was being done
 	}
+	reconcile := makeReconcile(s, st, id)
+	if err := reconcile.Register(workers); err != nil {
+		return nil, err //nolint:wrapcheck // says what was being done
+	}
+	queues := w.Queues()
+	queues[riverjobs.MaintenanceQueue] = river.QueueConfig{MaxWorkers: 1}
 	job, rescue := times(s.Routes)
 	poll := fetchPoll
 	if cfg.PollOnly {
 		poll = fetchPollOnly
 	}
 	client, err := river.NewClient(riverpgxv5.New(st.Pool()), &river.Config{
-		Schema: migrate.Schema, Workers: workers, Queues: w.Queues(), Logger: riverLog(s.Log.Logger, cfg.LogLevel),
+		// By this id a later run knows who ran a job before: see store.RunningBefore.
+		ID:     id,
+		Schema: migrate.Schema, Workers: workers, Queues: queues, PeriodicJobs: []*river.PeriodicJob{reconcile.Periodic()}, Logger: riverLog(s.Log.Logger, cfg.LogLevel),
 		FetchCooldown: fetchCooldown, FetchPollInterval: poll, PollOnly: cfg.PollOnly,
 		JobTimeout: job, RescueStuckJobsAfter: rescue,
 		CompletedJobRetentionPeriod: cfg.CompletedJobRetention,
@@ -148,6 +159,12 @@ func makeClient(cfg *config.Forwarder, s *app.Setup, st *store.Store, w *worker.
 		return nil, fmt.Errorf("setting up River: %w", err)
 	}
 	return client, nil
+}
+
+func makeReconcile(s *app.Setup, st *store.Store, id string) *worker.Reconcile {
+	return worker.NewReconcile(worker.ReconcileConfig{
+		Store: st, Logger: s.Log.Logger, Reconciled: s.Metrics.Reconciled, Routes: s.Routes.Names(), Forwarder: id,
+	})
 }
 
 // failedRetention is how long the jobs of failed messages are kept: as long as the messages. River's leader cleans up
@@ -183,7 +200,8 @@ func identity() string {
 	if err != nil {
 		host = "unknown"
 	}
-	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixMilli(), 36)
+	const longest = 64 // of a host name by the kernel; River takes ids of 100
+	return host[:min(len(host), longest)] + "-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixMilli(), 36)
 }
 
 // keepHouse shows this process in the table forwarders, compares its clock with the database's, and makes attempts
@@ -199,7 +217,9 @@ func keepHouse(ctx context.Context, s *app.Setup, st *store.Store, me store.Forw
 			return err //nolint:wrapcheck // says what was being done
 		}
 		after := time.Now()
-		if skew := now.Sub(before.Add(after.Sub(before) / 2)); skew.Abs() > skewWarning {
+		skew := now.Sub(before.Add(after.Sub(before) / 2))
+		s.Metrics.ClockSkew(skew)
+		if skew.Abs() > skewWarning {
 			s.Log.Warn("this host's clock and the database's differ; keep both in time (NTP)", "skew", skew)
 		}
 		return nil

@@ -196,6 +196,64 @@ func (q *Queries) DeliveriesSettle(ctx context.Context, db DBTX, arg DeliveriesS
 	return items, nil
 }
 
+const deliveryReopen = `-- name: DeliveryReopen :many
+UPDATE ferry.deliveries AS d
+SET status = 'pending', reason = NULL, detail = NULL, attempts = 0, due_from = clock_timestamp(), next_attempt_at = NULL,
+    settled_at = NULL, dead_lettered_at = NULL
+WHERE d.message_id = $1 AND d.job_id = $2::bigint AND d.status = 'failed'
+RETURNING d.due_from
+`
+
+// The fence of a replay: only a failed message that the job owns.
+func (q *Queries) DeliveryReopen(ctx context.Context, db DBTX, messageID int64, jobID int64) ([]pgtype.Timestamptz, error) {
+	rows, err := db.Query(ctx, deliveryReopen, messageID, jobID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.Timestamptz
+	for rows.Next() {
+		var due_from pgtype.Timestamptz
+		if err := rows.Scan(&due_from); err != nil {
+			return nil, err
+		}
+		items = append(items, due_from)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const failuresForget = `-- name: FailuresForget :many
+DELETE FROM ferry.failures AS f WHERE f.message_id = ANY($1::bigint[]) RETURNING f.message_id, f.route
+`
+
+type FailuresForgetRow struct {
+	MessageID int64
+	Route     string
+}
+
+func (q *Queries) FailuresForget(ctx context.Context, db DBTX, messageIds []int64) ([]FailuresForgetRow, error) {
+	rows, err := db.Query(ctx, failuresForget, messageIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FailuresForgetRow
+	for rows.Next() {
+		var i FailuresForgetRow
+		if err := rows.Scan(&i.MessageID, &i.Route); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const failuresInsert = `-- name: FailuresInsert :exec
 INSERT INTO ferry.failures AS f (message_id, route, reason, error_code, http_status)
 SELECT d.message_id, d.route, d.reason, d.error_code, d.http_status
@@ -350,6 +408,28 @@ func (q *Queries) Now(ctx context.Context, db DBTX) (pgtype.Timestamptz, error) 
 	return now, err
 }
 
+const rescueTimes = `-- name: RescueTimes :one
+SELECT
+    clock_timestamp()::timestamptz AS now,
+    COALESCE(max(f.rescue_after_ms) FILTER (WHERE f.id = ANY($1::text[])), 0)::bigint AS longest,
+    COALESCE(min(COALESCE(f.rescue_after_ms, 0)) FILTER (WHERE f.seen_at > $2::timestamptz), 0)::bigint AS shortest
+FROM ferry.forwarders AS f
+`
+
+type RescueTimesRow struct {
+	Now      pgtype.Timestamptz
+	Longest  int64
+	Shortest int64
+}
+
+// The longest time that one of the runners says it may run a job, and the shortest of all forwarders that were there then.
+func (q *Queries) RescueTimes(ctx context.Context, db DBTX, runners []string, since pgtype.Timestamptz) (RescueTimesRow, error) {
+	row := db.QueryRow(ctx, rescueTimes, runners, since)
+	var i RescueTimesRow
+	err := row.Scan(&i.Now, &i.Longest, &i.Shortest)
+	return i, err
+}
+
 const talliesAdd = `-- name: TalliesAdd :exec
 INSERT INTO ferry.tallies AS t (slot, route, delivered, failed)
 SELECT i.slot, i.route, i.delivered, i.failed
@@ -381,5 +461,17 @@ func (q *Queries) TalliesAdd(ctx context.Context, db DBTX, arg TalliesAddParams)
 		arg.Delivered,
 		arg.Failed,
 	)
+	return err
+}
+
+const unsettledAdd = `-- name: UnsettledAdd :exec
+INSERT INTO ferry.unsettled AS u (message_id)
+SELECT DISTINCT i.message_id FROM unnest($1::bigint[]) AS i (message_id) ORDER BY i.message_id
+ON CONFLICT (message_id) DO UPDATE SET added_at = clock_timestamp()
+`
+
+// What is there already becomes new: see UnsettledCheck.
+func (q *Queries) UnsettledAdd(ctx context.Context, db DBTX, messageIds []int64) error {
+	_, err := db.Exec(ctx, unsettledAdd, messageIds)
 	return err
 }

@@ -7,6 +7,8 @@ package storedb
 
 import (
 	"context"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const counts = `-- name: Counts :many
@@ -59,14 +61,26 @@ func (q *Queries) Counts(ctx context.Context, db DBTX) ([]CountsRow, error) {
 }
 
 const forwarderSeen = `-- name: ForwarderSeen :exec
-INSERT INTO ferry.forwarders AS f (id, version, routes, seen_at)
-VALUES ($1, $2, $3, now())
+INSERT INTO ferry.forwarders AS f (id, version, routes, seen_at, rescue_after_ms)
+VALUES ($1, $2, $3, now(), $4)
 ON CONFLICT (id) DO UPDATE
-SET version = excluded.version, routes = excluded.routes, seen_at = excluded.seen_at
+SET version = excluded.version, routes = excluded.routes, seen_at = excluded.seen_at, rescue_after_ms = excluded.rescue_after_ms
 `
 
-func (q *Queries) ForwarderSeen(ctx context.Context, db DBTX, iD string, version string, routes []string) error {
-	_, err := db.Exec(ctx, forwarderSeen, iD, version, routes)
+type ForwarderSeenParams struct {
+	ID            string
+	Version       string
+	Routes        []string
+	RescueAfterMs pgtype.Int8
+}
+
+func (q *Queries) ForwarderSeen(ctx context.Context, db DBTX, arg ForwarderSeenParams) error {
+	_, err := db.Exec(ctx, forwarderSeen,
+		arg.ID,
+		arg.Version,
+		arg.Routes,
+		arg.RescueAfterMs,
+	)
 	return err
 }
 
