@@ -31,6 +31,7 @@ var errAskTime = errors.New("the database did not answer within 5 s")
 // there; an error is wrong use (a URL that can't be read).
 func (s *Setup) OpenStore(ctx context.Context, common *config.Common, cfg store.Config) (*store.Store, error) {
 	cfg.URL, cfg.PollOnly, cfg.Logger = common.DatabaseURL.Reveal(), common.PollOnly, s.Log.Logger
+	cfg.DeadLetters = s.Routes.DeadLetters()
 	st, err := store.Open(ctx, cfg)
 	if err != nil {
 		return nil, Usage(err)

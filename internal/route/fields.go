@@ -92,7 +92,7 @@ func routeFields() []field[Route] {
 		{name: "batch", later: true},
 		{name: "rate_limit", later: true},
 		{name: "breaker", doc: "What is done when the destination is down.", value: group(breakerFields()...)},
-		{name: "dead_letter", later: true},
+		{name: "dead_letter", doc: "Where a copy of each failed message goes.", value: group(deadLetterFields()...)},
 		{name: "on_failure", later: true},
 		{name: "tls", later: true},
 		{name: "auth", later: true},

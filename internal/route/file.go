@@ -141,6 +141,7 @@ func (r *Route) summary(w io.Writer) error {
 		{"breaker", r.Breaker.String()},
 		{"concurrency", itoa(r.Concurrency)},
 		{"job size", itoa(r.JobSize)},
+		{"dead letter", r.shown("dead_letter.topic", "none, a failed message stays in the database")},
 		{"retention", fmt.Sprintf("delivered %s, failed %s", plain(r.Retention.Delivered), plain(r.Retention.Failed))},
 	} {
 		if _, err := fmt.Fprintf(t, "  %s\t%s\n", line[0], line[1]); err != nil {

@@ -82,6 +82,7 @@ func (p *parser) routes(d document) []*Route {
 		p.finish(r)
 		all = append(all, r)
 	}
+	p.deadLetters(all)
 	return all
 }
 

@@ -35,6 +35,7 @@ type Route struct {
 	HTTP        HTTP
 	Breaker     Breaker
 	Retention   Retention
+	DeadLetter  DeadLetter
 
 	set map[string]origin // where the fields of the file were set, by their path below the route
 }

@@ -10,8 +10,9 @@ import (
 
 // TopicPattern is a route's topics_regex: an RE2 expression for whole names of topics.
 type TopicPattern struct {
-	re   *regexp.Regexp
-	text string
+	re     *regexp.Regexp
+	text   string
+	except []string // topics that never match: those of the file's dead letters
 }
 
 // CompileTopicPattern compiles an RE2 expression. Its error is a *syntax.Error.
@@ -28,9 +29,10 @@ func CompileTopicPattern(source string) (*TopicPattern, error) {
 const internalTopic = "__"
 
 // Match says whether the whole name matches. Names that begin with __ never do: no expression, however wide, is meant
-// to take in Kafka's own bookkeeping.
+// to take in Kafka's own bookkeeping. Nor do the topics that the file's dead letters go to: failed messages would come
+// back, and fail again, for ever.
 func (p *TopicPattern) Match(topic string) bool {
-	if p == nil || strings.HasPrefix(topic, internalTopic) {
+	if p == nil || strings.HasPrefix(topic, internalTopic) || slices.Contains(p.except, topic) {
 		return false
 	}
 	// Not ^(?:…)$ around the source: a \Q in it without its \E would take in what follows. A match of the whole is the

@@ -58,6 +58,7 @@ func TestReads(t *testing.T) {
 		"xdevices-a":           {"everything"},
 		"alarms":               {"both", "everything"},
 		"__alarms":             {"both"}, // by name
+		"devices-dead":         nil,      // the file's dead letters
 		"__other":              nil,
 		"__consumer_offsets":   nil,
 		"meter.1":              {"both", "everything"},

@@ -15,8 +15,8 @@
 // # The fence
 //
 // deliveries.job_id names the one job that owns a message. Settle changes a delivery only WHERE job_id is the job's own
-// and the status is pending; the new job of a message that leaves its group, its attempt, its failure and the sums are
-// written only for the rows that this update returned. A job that runs twice therefore settles nothing twice:
+// and the status is pending; the new job of a message that leaves its group, its attempt, its failure, the job of its dead
+// letter and the sums are written only for the rows that this update returned. A job that runs twice therefore settles nothing twice:
 //
 //	run 1 of group 7 sends message 1, settles it: retry → message 1 now belongs to job 8
 //	run 1's process dies before River knows; River's rescue starts run 2 of group 7

@@ -99,7 +99,11 @@ func (v *saving) deliveries(ctx context.Context) error {
 		return nil
 	}
 	var p storedb.DeliveriesInsertFailedParams
+	var letters []int64
 	for _, f := range v.failed {
+		if _, has := v.s.cfg.DeadLetters[f.route]; has {
+			letters = append(letters, f.id)
+		}
 		p.MessageIds = append(p.MessageIds, f.id)
 		p.Routes = append(p.Routes, f.route)
 		p.Reasons = append(p.Reasons, f.reason.String())
@@ -108,5 +112,5 @@ func (v *saving) deliveries(ctx context.Context) error {
 	if err := v.s.q.DeliveriesInsertFailed(ctx, v.tx, p); err != nil {
 		return fmt.Errorf("inserting failed messages: %w", err)
 	}
-	return nil
+	return v.s.deadLetter(ctx, v.tx, letters)
 }

@@ -253,10 +253,13 @@ func (st *settling) attempts(ctx context.Context, tx pgx.Tx, passed []int, reque
 }
 
 func (st *settling) failures(ctx context.Context, tx pgx.Tx, passed []int) error {
-	var ids []int64
+	var ids, letters []int64
 	for _, i := range passed {
-		if st.outcomes[i].Status == message.StatusFailed {
-			ids = append(ids, st.outcomes[i].MessageID)
+		if o := &st.outcomes[i]; o.Status == message.StatusFailed {
+			ids = append(ids, o.MessageID)
+			if _, has := st.s.cfg.DeadLetters[o.Route]; has {
+				letters = append(letters, o.MessageID)
+			}
 		}
 	}
 	if len(ids) == 0 {
@@ -265,7 +268,7 @@ func (st *settling) failures(ctx context.Context, tx pgx.Tx, passed []int) error
 	if err := st.s.q.FailuresInsert(ctx, tx, ids); err != nil {
 		return fmt.Errorf("inserting failures: %w", err)
 	}
-	return nil
+	return st.s.deadLetter(ctx, tx, letters)
 }
 
 type tallyKey struct {

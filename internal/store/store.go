@@ -22,6 +22,8 @@ type Config struct {
 	URL string
 	// JobSizes is how many new messages of a route go into one job. Routes that are not in it get 1.
 	JobSizes map[string]int
+	// DeadLetters has the routes whose failed messages get dead letters, each with its topic.
+	DeadLetters map[string]string
 	// MaxConns limits the pool. Default: 10.
 	MaxConns int
 	// PollOnly is for PgBouncer in transaction mode and its like: no startup parameters (limits are set in each

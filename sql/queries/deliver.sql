@@ -26,6 +26,7 @@ FOR UPDATE OF d;
 
 -- name: DeliveriesSettle :many
 -- The fence: only what the job still owns and nobody has settled. Without a request, what the last one left stays.
+-- A message that fails again has no dead letter of this failure yet.
 UPDATE ferry.deliveries AS d
 SET job_id = COALESCE(NULLIF(o.new_job_id, 0), d.job_id),
     status = o.status,
@@ -37,7 +38,8 @@ SET job_id = COALESCE(NULLIF(o.new_job_id, 0), d.job_id),
     error_code = CASE WHEN o.requested THEN NULLIF(o.error_code, '') ELSE d.error_code END,
     error = CASE WHEN o.requested THEN NULLIF(o.error, '') ELSE d.error END,
     next_attempt_at = o.next_attempt_at,
-    settled_at = CASE WHEN o.status <> 'pending' THEN now() END
+    settled_at = CASE WHEN o.status <> 'pending' THEN now() END,
+    dead_lettered_at = CASE WHEN o.status <> 'failed' THEN d.dead_lettered_at END
 FROM (
     SELECT
         unnest(@message_ids::bigint[]) AS message_id,

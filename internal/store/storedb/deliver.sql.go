@@ -122,7 +122,8 @@ SET job_id = COALESCE(NULLIF(o.new_job_id, 0), d.job_id),
     error_code = CASE WHEN o.requested THEN NULLIF(o.error_code, '') ELSE d.error_code END,
     error = CASE WHEN o.requested THEN NULLIF(o.error, '') ELSE d.error END,
     next_attempt_at = o.next_attempt_at,
-    settled_at = CASE WHEN o.status <> 'pending' THEN now() END
+    settled_at = CASE WHEN o.status <> 'pending' THEN now() END,
+    dead_lettered_at = CASE WHEN o.status <> 'failed' THEN d.dead_lettered_at END
 FROM (
     SELECT
         unnest($1::bigint[]) AS message_id,
@@ -163,6 +164,7 @@ type DeliveriesSettleRow struct {
 }
 
 // The fence: only what the job still owns and nobody has settled. Without a request, what the last one left stays.
+// A message that fails again has no dead letter of this failure yet.
 func (q *Queries) DeliveriesSettle(ctx context.Context, db DBTX, arg DeliveriesSettleParams) ([]DeliveriesSettleRow, error) {
 	rows, err := db.Query(ctx, deliveriesSettle,
 		arg.MessageIds,
