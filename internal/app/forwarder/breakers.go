@@ -13,7 +13,7 @@ import (
 )
 
 // breakerLook is how often a breaker is asked whether its evidence has become too old.
-const breakerLook = 5 * time.Second
+const breakerLook = time.Second
 
 // newBreaker makes the breaker of a route and shows each change of it: in the log, the metrics and /readyz, where the
 // forwarder stays ready, since another one would fare no better.
@@ -36,14 +36,14 @@ func tellBreaker(s *app.Setup, r *route.Route, c breaker.Change) {
 		note = fmt.Sprintf("route %s: %s since %s: %s", r.Name, c.To, c.At.UTC().Format(time.RFC3339), c.Evidence)
 	}
 	s.Parts.Note(admin.Routes, "breaker of "+r.Name, note)
-	say, text := s.Log.Warn, ""
+	say, text := s.Log.Plain().Warn, "" // each change, also one that comes again
 	switch c.To {
 	case message.BreakerOpen:
 		text = "the destination is down: nothing is sent but a probe now and then, no attempt is burnt"
 	case message.BreakerDegraded:
 		text = "the destination is degraded: fewer requests at a time, no attempt is burnt"
 	case message.BreakerHealthy:
-		say, text = s.Log.Info, "the destination is healthy again"
+		say, text = s.Log.Plain().Info, "the destination is healthy again"
 	}
 	say(text, "route", r.Name, "was", c.From.String(), "is", c.To.String(), "evidence", c.Evidence)
 }

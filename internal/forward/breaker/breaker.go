@@ -66,11 +66,13 @@ type Breaker struct {
 	cfg     Config
 	started time.Time
 
-	mu     sync.Mutex
-	state  message.BreakerState
-	since  time.Time
-	why    string
-	window []first
+	mu    sync.Mutex
+	state message.BreakerState
+	since time.Time
+	why   string
+	// betterAt is since when it is healthy while it still counts as degraded; zero: it is not.
+	betterAt time.Time
+	window   []first
 
 	lastLife    time.Time      // zero: none yet
 	firstFaults int            // first requests that failed since then

@@ -174,12 +174,20 @@ func TestDegraded(t *testing.T) {
 		t.Error("a fault burns an attempt")
 	}
 	g.first(breaker.Life)
+	g.is(message.BreakerDegraded) // told as healthy when it has been for a while
+	if n := g.allowed(); n != 100 {
+		t.Errorf("%d requests may be in flight", n)
+	}
+	g.pass(5 * time.Second)
 	g.is(message.BreakerHealthy)
+	g.judge(breaker.Result{Message: 1, Answer: breaker.Life})
 	for range 40 {
 		g.first(breaker.Fault)
 	}
 	g.is(message.BreakerDegraded)
 	g.pass(5*time.Minute + time.Second)
+	g.is(message.BreakerDegraded)
+	g.pass(5 * time.Second)
 	g.is(message.BreakerHealthy) // what was then is forgotten
 	if n := g.allowed(); n != 100 {
 		t.Errorf("%d requests may be in flight", n)
@@ -350,6 +358,8 @@ func TestChanges(t *testing.T) {
 		g.judge(breaker.Result{Message: g.id, First: true, Answer: breaker.Life, What: "HTTP 200"})
 		g.id++
 	}
+	g.pass(6 * time.Second)
+	g.judge(breaker.Result{Message: g.id, First: true, Answer: breaker.Life, What: "HTTP 200"})
 	var told []string
 	for _, c := range g.changes {
 		told = append(told, fmt.Sprintf("%s→%s: %s", c.From, c.To, c.Evidence))
@@ -357,7 +367,7 @@ func TestChanges(t *testing.T) {
 	want := []string{
 		"healthy→open: no sign of life for 7s, 5 different messages failed; last: HTTP 500",
 		"open→degraded: a probe was answered after 1m0s; 26 of the last 50 first requests failed; last: HTTP 204",
-		"degraded→healthy: 24 of the last 50 first requests failed; last: HTTP 200",
+		"degraded→healthy: 19 of the last 50 first requests failed; last: HTTP 200",
 	}
 	if !slices.Equal(told, want) {
 		t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))

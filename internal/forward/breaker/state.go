@@ -7,6 +7,9 @@ import (
 	"github.com/ferry-forward/ferry/internal/message"
 )
 
+// settled is how long a destination must have been healthy again before it is told, unless a probe told it.
+const settled = 5 * time.Second
+
 // Status is the state for people and metrics.
 type Status struct {
 	State    message.BreakerState
@@ -35,8 +38,19 @@ func (b *Breaker) see(now time.Time, r Result) {
 		state = message.BreakerDegraded
 	}
 	if state == b.state {
+		b.betterAt = time.Time{}
 		return
 	}
+	if b.state == message.BreakerDegraded && state == message.BreakerHealthy {
+		// At just half of the requests it would be told with each of them.
+		if b.betterAt.IsZero() {
+			b.betterAt = now
+		}
+		if now.Sub(b.betterAt) < settled {
+			return
+		}
+	}
+	b.betterAt = time.Time{}
 	c := Change{At: now, From: b.state, To: state, Evidence: b.evidence(now, state, r)}
 	b.state, b.since, b.why = state, now, c.Evidence
 	if b.cfg.Changed != nil {
