@@ -349,7 +349,9 @@ COMMENT ON COLUMN ferry.positions.updated_at IS 'When the row was written last.'
 
 CREATE TABLE ferry.rate_leases (
     route text NOT NULL,
-    next_at timestamp with time zone NOT NULL
+    next_at timestamp with time zone NOT NULL,
+    leased_at timestamp with time zone,
+    granted integer DEFAULT 0 NOT NULL
 )
 WITH (fillfactor='10', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000');
 
@@ -358,6 +360,10 @@ COMMENT ON TABLE ferry.rate_leases IS 'How far the requests of routes with a glo
 COMMENT ON COLUMN ferry.rate_leases.route IS 'Name of the route.';
 
 COMMENT ON COLUMN ferry.rate_leases.next_at IS 'When the next request is due that no forwarder has leased yet.';
+
+COMMENT ON COLUMN ferry.rate_leases.leased_at IS 'When a forwarder last asked. Null: nobody has.';
+
+COMMENT ON COLUMN ferry.rate_leases.granted IS 'How many requests it got; they are the last ones before next_at.';
 
 CREATE TABLE ferry.reconcile (
     seen_to bigint DEFAULT 0 NOT NULL,

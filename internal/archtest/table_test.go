@@ -104,7 +104,7 @@ var table = map[string]rule{
 	},
 	"internal/app/forwarder": {
 		internal: []string{
-			"internal/app", "internal/admin", "internal/config", "internal/forward", "internal/forward/breaker", "internal/migrate", "internal/observe",
+			"internal/app", "internal/admin", "internal/config", "internal/forward", "internal/forward/breaker", "internal/forward/pacing", "internal/migrate", "internal/observe",
 			"internal/route", "internal/store", "internal/worker", "riverjobs",
 		},
 		libraries: []string{cobra, pgx, river},

@@ -25,6 +25,7 @@ func (p *parser) finish(r *Route) {
 	p.notBelow(r, limit{"http.timeout", r.HTTP.Timeout}, limit{"http.connect_timeout", r.HTTP.ConnectTimeout})
 	p.breaker(r)
 	p.idempotencyHeader(r)
+	p.rateLimit(r)
 }
 
 type limit struct {

@@ -140,6 +140,7 @@ func (r *Route) summary(w io.Writer) error {
 		{"timeout", fmt.Sprintf("%s, %s to connect", plain(r.HTTP.Timeout), plain(r.HTTP.ConnectTimeout))},
 		{"breaker", r.Breaker.String()},
 		{"concurrency", itoa(r.Concurrency)},
+		{"rate limit", r.RateLimit.String()},
 		{"job size", itoa(r.JobSize)},
 		{"dead letter", r.shown("dead_letter.topic", "none, a failed message stays in the database")},
 		{"retention", fmt.Sprintf("delivered %s, failed %s", plain(r.Retention.Delivered), plain(r.Retention.Failed))},

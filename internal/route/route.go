@@ -28,6 +28,7 @@ type Route struct {
 	JobSize     int // new messages in one River job, 1..1000
 	// Concurrency is how many requests may be in flight per forwarder.
 	Concurrency int
+	RateLimit   RateLimit
 	Vars        map[string]any // $vars
 	Request     Request
 	Response    Response

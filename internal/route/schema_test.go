@@ -80,7 +80,7 @@ func TestSchemaTakesGoodFiles(t *testing.T) {
 // beyondSchema are faults that a JSON Schema can't see: what a program, a URL or a name means, what depends on other fields, on
 // the environment or on how the YAML is written.
 var beyondSchema = []string{
-	"body-", "contradict", "duplicate-", "filter-env", "filter-input", "dead-letter-loop", "header-", "idempotency-header", "key-", "name-too-long", "reference-", "url-", "two-documents",
+	"body-", "contradict", "duplicate-", "filter-env", "filter-input", "dead-letter-loop", "header-", "idempotency-header", "key-", "name-too-long", "rate-limit-", "reference-", "url-", "two-documents",
 	"forward-headers", "crlf", "decode-wire-header", "filter-empty", "later-features", "rules", "topics-regex", "topics-regex-reference", "two-documents", "unknown-alias", "yaml-tag",
 }
 

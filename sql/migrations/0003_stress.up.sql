@@ -6,13 +6,17 @@
 
 -- One row for each route with a global limit. It is updated up to ten times a second by each forwarder.
 CREATE TABLE ferry.rate_leases (
-    route   text        PRIMARY KEY,
-    next_at timestamptz NOT NULL
+    route     text        PRIMARY KEY,
+    next_at   timestamptz NOT NULL,
+    leased_at timestamptz,
+    granted   integer     NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 COMMENT ON TABLE ferry.rate_leases IS 'How far the requests of routes with a global rate limit are given out.';
 COMMENT ON COLUMN ferry.rate_leases.route IS 'Name of the route.';
 COMMENT ON COLUMN ferry.rate_leases.next_at IS 'When the next request is due that no forwarder has leased yet.';
+COMMENT ON COLUMN ferry.rate_leases.leased_at IS 'When a forwarder last asked. Null: nobody has.';
+COMMENT ON COLUMN ferry.rate_leases.granted IS 'How many requests it got; they are the last ones before next_at.';
 
 -- deliveries has no index on its status, since one would make every settling write indexes; so reconcile looks at new
 -- messages only, and keeps here those that it has to look at again.

@@ -230,12 +230,18 @@ func freePort(t testing.TB) string {
 // save stores messages m<from>… of route events without Kafka and ingester, as one batch.
 func (e *env) save(from int, values ...string) {
 	e.t.Helper()
-	s, err := store.Open(context.Background(), store.Config{URL: e.db, JobSizes: map[string]int{"events": 20}})
+	e.saveTo("events", from, values...)
+}
+
+// saveTo is save for a route of that name.
+func (e *env) saveTo(route string, from int, values ...string) {
+	e.t.Helper()
+	s, err := store.Open(context.Background(), store.Config{URL: e.db, JobSizes: map[string]int{route: 20}})
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	defer s.Close()
-	tp := message.TopicPartition{Topic: "events"}
+	tp := message.TopicPartition{Topic: route}
 	if _, err := e.pool.Exec(context.Background(), `INSERT INTO ferry.positions ("group", topic, partition, topic_id, next_offset)
 		VALUES ($1, $2, 0, '00000000-0000-0000-0000-000000000000', $3) ON CONFLICT DO NOTHING`, e.group, tp.Topic, from); err != nil {
 		e.t.Fatal(err)
@@ -243,7 +249,7 @@ func (e *env) save(from int, values ...string) {
 	b := &message.Batch{Group: e.group, Advances: []message.Advance{{TopicPartition: tp, From: int64(from), To: int64(from + len(values))}}}
 	for i, v := range values {
 		b.Incoming = append(b.Incoming, message.Incoming{
-			Route: "events", Key: fmt.Sprintf("m%d", from+i), Result: message.IngestStored,
+			Route: route, Key: fmt.Sprintf("m%d", from+i), Result: message.IngestStored,
 			Record: &message.Record{Position: message.Position{TopicPartition: tp, Offset: int64(from + i)}, Value: []byte(v)},
 		})
 	}

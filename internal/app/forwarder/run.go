@@ -123,7 +123,7 @@ func makeWorker(ctx context.Context, cfg *config.Forwarder, s *app.Setup, st *st
 			d.Close()
 			return nil
 		})
-		lanes = append(lanes, worker.Lane{Route: r, Deliverer: d, Breaker: b})
+		lanes = append(lanes, worker.Lane{Route: r, Deliverer: d, Limit: newLimit(s, st, r), Breaker: b})
 	}
 	return worker.NewForward(worker.Config{
 		Lanes: lanes, Store: st, Metrics: s.Metrics, Logger: s.Log.Logger, JobTime: job, RescueAfter: rescue, Forwarder: id,

@@ -1,4 +1,5 @@
-// Package pacing says how long a message waits until its next attempt. It is pure: clock and chance come in as values.
+// Package pacing says when a message may be sent: how long it waits until its next attempt, and how many requests a second go
+// out. It is pure: clock, chance and the line of leases come in from outside.
 package pacing
 
 import (
