@@ -37,11 +37,11 @@ func TestGroupKilledAfterPeeling(t *testing.T) {
 		}
 	}
 	// What the retry button of River UI does, on every job at once: a message that waits is sent now, everything else stays.
-	if _, err := e.pool.Exec(t.Context(), `UPDATE ferry.river_job SET state = 'available', scheduled_at = now(), finalized_at = NULL WHERE state <> 'running'`); err != nil {
+	if _, err := e.pool.Exec(t.Context(), `UPDATE ferry.river_job SET state = 'available', scheduled_at = now(), finalized_at = NULL WHERE kind = 'forward' AND state <> 'running'`); err != nil {
 		t.Fatal(err)
 	}
 	e.is(patience, "20", delivered)
-	e.is(patience, "0", `SELECT count(*)::text FROM ferry.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')`)
+	e.is(patience, "0", `SELECT count(*)::text FROM ferry.river_job WHERE kind = 'forward' AND state NOT IN ('completed', 'cancelled', 'discarded')`)
 	for i := range 20 {
 		want := 1
 		if i >= 10 {
