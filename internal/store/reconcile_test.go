@@ -163,6 +163,22 @@ func TestCancelledGroupFails(t *testing.T) {
 	f.ledgerHolds()
 }
 
+// A message that fails because its job was cancelled has its dead letter, like any other failure.
+func TestCancelledIsDeadLettered(t *testing.T) {
+	t.Parallel()
+	f := withDeadLetters(t)
+	f.save(batch(0, 2))
+	f.look()
+	f.exec(finish, "cancelled")
+	if done, err := f.store.FailCancelled(t.Context(), f.orphans(routesAB...), "f1"); err != nil || len(done) != 2 {
+		t.Fatal(done, err)
+	}
+	f.want(deadLetterJobs, "2")
+	if l := f.letters()[1]; l.Reason != "cancelled" || l.Detail != "its job was cancelled" {
+		t.Errorf("%+v", l)
+	}
+}
+
 // Between finding an orphan and repairing it, somebody else may take it up.
 func TestRepairLeavesWhatChanged(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,9 @@
 //     fetched the job, because River's leader rescues by that moment: a process that was frozen meanwhile must not send
 //     beside the run that replaced it. Outcomes that such a run already has are settled, under the fence; to River it
 //     returns no result at all, for River would let it overwrite the state of the newer run.
+//   - A run of a failed message's own job sends it again only if an operator asked for it, which River's last error tells; see
+//     askedFor. What an operator does to a job that does not run, and whatever else leaves a pending message without a live
+//     job, is found by Reconcile.
 //   - River's attempt counter decides nothing. It also rises when a job is rescued, so attempts are counted in deliveries,
 //     by outcomes alone; a job is ended by its worker.
 package worker
