@@ -75,6 +75,7 @@ func TestLeaseBurst(t *testing.T) {
 		{100000, 100000, 20000, 1000000, "1 year", 100000, 100000},
 		{100000, 1, 20000, 1000000, "1 year", 20000, 1},
 		{1.0 / 3, 1000, 1, 1000, "1 year", 1000, 1000},
+		{3, 50, 1, 1000, "1 year", 50, 50},
 	} {
 		f := newFixture(t, 1)
 		f.exec(`INSERT INTO ferry.rate_leases (route, next_at, leased_at) VALUES ('a', clock_timestamp() - $1::text::interval, now())`, c.idle)
@@ -137,6 +138,37 @@ func TestLeaseConcurrency(t *testing.T) {
 	}
 	if gaps > length/10 {
 		t.Errorf("nobody had %s of %s", gaps, length)
+	}
+}
+
+// A lease that had to wait for another one is made when its turn came, not when it was asked for.
+func TestLeaseWaits(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 1)
+	ask := message.LeaseAsk{Route: "a", PerSecond: 50, Burst: 1, N: 1, Most: 1}
+	f.lease(ask)
+	tx, err := f.store.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	if _, err := tx.Exec(t.Context(), "UPDATE ferry.rate_leases SET next_at = next_at"); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan message.Lease)
+	go func() { got <- f.lease(ask) }()
+	f.eventually("the lease waits", func() bool {
+		return f.value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == "1"
+	})
+	var before time.Time
+	if err := tx.QueryRow(t.Context(), "SELECT clock_timestamp()").Scan(&before); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if l := <-got; l.N != 1 || l.Now.Before(before) || l.Start.Before(before) {
+		t.Errorf("%+v was made before %s", l, before)
 	}
 }
 
