@@ -78,7 +78,7 @@ func TestReconcile(t *testing.T) {
 		"initial: 30m, max: 30m, max_attempts: 3", 1)
 	e.writeRoutes(strings.Replace(file, "    job_size: 20\n", "    job_size: 20\n    breaker: {enabled: false}\n", 1))
 	e.receiver.Answer(func(r *receivertest.Request) receivertest.Answer {
-		if n := numberOf(r.Key); n >= 280 {
+		if n := number(r.Key); n >= 280 {
 			return receivertest.Status(400)
 		}
 		return receivertest.Status(500)
@@ -147,11 +147,6 @@ func TestReconcile(t *testing.T) {
 	if d := e.duplicates(); d != 0 {
 		t.Errorf("%d requests too many", d)
 	}
-}
-
-func numberOf(key string) (n int) {
-	_, _ = fmt.Sscanf(key, "m%d", &n)
-	return n
 }
 
 // saveMore stores n messages m<from>… as a batch of its own, so as a group.
