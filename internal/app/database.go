@@ -130,7 +130,7 @@ func (s *Setup) ask(ctx context.Context, check func(context.Context) error) erro
 func refuses(err error) bool {
 	var schema *store.SchemaError
 	if errors.As(err, &schema) {
-		return schema.TooNew || schema.Version > 0 && schema.Version < migrate.Minimum
+		return schema.TooNew || !schema.Migrating && schema.Version > 0 && schema.Version < migrate.Minimum
 	}
 	var database *store.Error
 	return !errors.As(err, &database) && !errors.Is(err, errAskTime)

@@ -258,6 +258,25 @@ func TestCheckCompatible(t *testing.T) {
 	}
 }
 
+// An old schema that is being migrated just now is told from one that stays old.
+func TestCheckCompatibleWhileMigrating(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn, other := connect(t, db), connect(t, db)
+	exec(t, conn, "DELETE FROM ferry.schema_versions WHERE version > 1")
+	for _, migrating := range []bool{false, true, false} {
+		if migrating {
+			exec(t, other, "SELECT pg_catalog.pg_advisory_lock(x'6665727279'::bigint)")
+		} else {
+			exec(t, other, "SELECT pg_catalog.pg_advisory_unlock_all()")
+		}
+		var se *migrate.SchemaError
+		if err := migrate.CheckCompatible(t.Context(), conn); !errors.As(err, &se) || se.Migrating != migrating {
+			t.Errorf("migrating %v: %+v (%v)", migrating, se, err)
+		}
+	}
+}
+
 // When an update of River brings a migration, it must come with one of Ferry's: see RiverVersion.
 func TestRiverVersion(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -64,7 +65,8 @@ func Status(ctx context.Context, db DB) (*State, error) {
 // SchemaError says that a binary and the schema of its database do not go together, and what to run.
 type SchemaError struct {
 	State
-	TooNew bool // the schema wants a newer binary; else a migration is missing
+	TooNew    bool // the schema wants a newer binary; else a migration is missing
+	Migrating bool // and is about to come: somebody migrates just now
 }
 
 // Error says what to run.
@@ -88,7 +90,38 @@ func CheckCompatible(ctx context.Context, db DB) error {
 	if err != nil {
 		return err
 	}
-	return s.check()
+	err = s.check()
+	var found *SchemaError
+	if !errors.As(err, &found) || found.TooNew {
+		return err
+	}
+	return found.look(ctx, db)
+}
+
+// look says whether the missing migrations are being applied:
+//
+//	us: version 1       migrator: applies 2, 3, gives its lock back       us: nobody has the lock
+//
+// So when nobody has the lock, the version must still be the same.
+func (e *SchemaError) look(ctx context.Context, db DB) error {
+	if err := db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_locks
+		WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND classid = $1::bigint::oid AND objid = $2::bigint::oid
+			AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()))`,
+		int64(lockKey)>>32, int64(lockKey)&0xffffffff).Scan(&e.Migrating); err != nil {
+		return fmt.Errorf("looking whether somebody migrates: %w", err)
+	}
+	if e.Migrating {
+		return e
+	}
+	again, err := Status(ctx, db)
+	if err != nil {
+		return err
+	}
+	if err := again.check(); err == nil || again.Version == e.Version && again.River == e.River {
+		return err
+	}
+	e.State, e.Migrating = *again, true
+	return e
 }
 
 func (s *State) check() error {

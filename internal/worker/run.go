@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -80,9 +81,11 @@ func (r *run) work(ctx context.Context) error {
 	return r.group(ctx, loaded)
 }
 
-// untilSendBy bounds waiting: by the last moment to send, and by the process stopping.
+// untilSendBy bounds waiting: by the last moment to send, or somewhat earlier, and by the process stopping. Earlier, so
+// that jobs which were fetched together do not leave a slow limit together, and nobody waits when its next permit is due.
 func (r *run) untilSendBy(ctx context.Context) (context.Context, func()) {
-	wait, cancel := context.WithDeadlineCause(ctx, r.sendBy, errNoTurn)
+	early := time.Duration(rand.Float64() / 4 * float64(time.Until(r.sendBy))) //nolint:gosec // no secret
+	wait, cancel := context.WithDeadlineCause(ctx, r.sendBy.Add(-max(0, early)), errNoTurn)
 	detach := context.AfterFunc(r.w.draining, cancel)
 	return wait, func() { detach(); cancel() }
 }

@@ -37,7 +37,7 @@ defaults:
   concurrency: 20
   retry: {initial: 200ms, max: 2s, max_attempts: 5}
   http: {timeout: 2s, connect_timeout: 1s}
-  breaker: {cooldown: 500ms, cooldown_max: 2s, hold_max: 1s}
+  breaker: {cooldown: 500ms, cooldown_max: 2s, hold_max: 3s}
 routes:
 `
 	for _, r := range routes {
@@ -210,17 +210,27 @@ func TestBadRecords(t *testing.T) {
 		return n
 	}
 	f := d.forwarder()
-	for range 20 { // a flow, so that good ones come among the repeats of bad ones
+	length := 30 * time.Second
+	if !full {
+		length = 8 * time.Second
+	}
+	begun := time.Now()
+	flow := time.NewTicker(200 * time.Millisecond) // good ones come among the repeats of bad ones
+	defer flow.Stop()
+	for time.Since(begun) < length {
 		for route := range shares {
-			d.store(route, 20)
+			d.store(route, 10)
 		}
-		for route := range shares {
-			d.is(patience, fmt.Sprint(good(route)), count+"status = 'delivered'", route)
-		}
-		outlast(5 * time.Second)
+		<-flow.C
 	}
 	for route := range shares {
-		d.is(patience, "0", count+"status = 'delivered' AND (attempts <> 1 OR settled_at - received_at > interval '2 s')", route)
+		d.is(patience, fmt.Sprint(good(route)), count+"status = 'delivered'", route)
+		got, _ := d.ask(`SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY settled_at - received_at) || ', at most ' ||
+			max(settled_at - received_at) FROM ferry.message_status WHERE route = $1 AND status = 'delivered'`, route)
+		t.Logf("%s: good ones delivered after %s; the breaker went through %v", route, got, states(f, route))
+		d.is(patience, "0", count+"status = 'delivered' AND (attempts <> 1 OR settled_at - received_at > interval '5 s')", route)
+		d.is(patience, "true", `SELECT (percentile_cont(0.5) WITHIN GROUP (ORDER BY settled_at - received_at) < interval '1 s')::text
+			FROM ferry.message_status WHERE route = $1 AND status = 'delivered'`, route)
 		if got := states(f, route); slices.Contains(got, "open") && !onlyBadLeft(d, route, f) {
 			t.Errorf("%s: the breaker opened while good ones flowed: %v", route, got)
 		}
@@ -233,9 +243,10 @@ func TestBadRecords(t *testing.T) {
 	if got := states(f, "one"); len(got) > 0 {
 		t.Errorf("the breaker went through %v for one bad record", got)
 	}
-	// At 30 % the bad ones burn their attempts and fail; at more than half nobody can tell them from a brown-out.
-	d.is(patience, "0", count+"status = 'pending'", "bad30")
-	d.is(patience, "0", count+"status = 'failed' AND attempts <> 5", "bad30")
+	// At 30 % bad ones burn their attempts and fail, until they alone are left; at more than half nobody can tell them from
+	// a brown-out.
+	d.is(patience, "true", `SELECT (count(*) > 10)::text FROM ferry.message_status WHERE route = $1 AND status = 'failed'`, "bad30")
+	d.is(patience, "0", count+"status = 'failed' AND (attempts <> 5 OR reason <> 'exhausted')", "bad30")
 }
 
 // onlyBadLeft says whether the breaker opened only after the last good message of the route was delivered.
