@@ -127,23 +127,27 @@ func (b *Breaker) Judge(now time.Time, r Result) (hold bool) {
 // remember keeps what became of a first request.
 func (b *Breaker) remember(now time.Time, fault bool) {
 	if len(b.window) == windowSize {
-		b.window = append(b.window[:0], b.window[1:]...)
+		b.forget()
 	}
 	b.window = append(b.window, first{now, fault})
+	if fault {
+		b.windowFaults++
+	}
+}
+
+func (b *Breaker) forget() {
+	if b.window[0].fault {
+		b.windowFaults--
+	}
+	b.window = append(b.window[:0], b.window[1:]...)
 }
 
 // share is how many first requests there were lately, and how many of them failed.
 func (b *Breaker) share(now time.Time) (all, faults int) {
-	for _, w := range b.window {
-		if now.Sub(w.at) > windowTime {
-			continue
-		}
-		all++
-		if w.fault {
-			faults++
-		}
+	for len(b.window) > 0 && now.Sub(b.window[0].at) > windowTime {
+		b.forget()
 	}
-	return all, faults
+	return len(b.window), b.windowFaults
 }
 
 func (b *Breaker) degraded(now time.Time) bool {
