@@ -71,8 +71,9 @@ type Breaker struct {
 	since time.Time
 	why   string
 	// betterAt is since when it is healthy while it still counts as degraded; zero: it is not.
-	betterAt time.Time
-	window   []first
+	betterAt     time.Time
+	window       []first // the oldest first; windowFaults of them failed
+	windowFaults int
 
 	lastLife    time.Time      // zero: none yet
 	firstFaults int            // first requests that failed since then
