@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ferry-forward/ferry/internal/admin"
@@ -54,6 +56,7 @@ func Start(ctx context.Context, o SetupOptions) (*Setup, error) {
 	})
 	s.Metrics = observe.NewMetrics(observe.MetricsOptions{
 		Version: s.Version.Version, Commit: s.Version.Commit, Routes: o.Routes.Names(), Topics: o.Routes.Topics(),
+		DeadLetters: slices.Sorted(maps.Keys(o.Routes.DeadLetters())),
 	})
 	s.Parts = admin.NewParts(func(part admin.Part, state admin.State) {
 		if state.OK {

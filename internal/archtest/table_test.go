@@ -59,7 +59,7 @@ var table = map[string]rule{
 	"internal/route/genschema": {internal: []string{"internal/route"}},
 
 	// The ingester's side.
-	"internal/kafka": {libraries: []string{confluent}, noHTTP: true},
+	"internal/kafka": {libraries: []string{confluent, xsync}, noHTTP: true},
 	"internal/ingest": {
 		internal:  []string{"internal/route", "internal/forward/jq", "internal/forward/decode"},
 		libraries: []string{xsync, xtime}, noHTTP: true,
@@ -104,7 +104,8 @@ var table = map[string]rule{
 	},
 	"internal/app/forwarder": {
 		internal: []string{
-			"internal/app", "internal/admin", "internal/config", "internal/forward", "internal/forward/breaker", "internal/forward/pacing", "internal/migrate", "internal/observe",
+			"internal/app", "internal/admin", "internal/config", "internal/forward", "internal/forward/breaker", "internal/forward/pacing",
+			"internal/kafka", "internal/migrate", "internal/observe",
 			"internal/route", "internal/store", "internal/worker", "riverjobs",
 		},
 		libraries: []string{cobra, pgx, river},

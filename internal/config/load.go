@@ -51,11 +51,7 @@ func LoadIngester() (*Ingester, error) {
 		faults = append(faults, Fault{"FERRY_BUFFER_BYTES", fmt.Sprintf("%s is less than FERRY_BATCH_BYTES (%s); set at least as much",
 			c.BufferBytes, c.BatchBytes)})
 	}
-	for _, broker := range c.KafkaBrokers {
-		if problem := checkBroker(broker); problem != "" {
-			faults = append(faults, Fault{"FERRY_KAFKA_BROKERS", problem})
-		}
-	}
+	faults = append(faults, checkBrokers(c.KafkaBrokers)...)
 	faults = append(faults, checkAddr(c.AdminAddr)...)
 	return c, faults.orNil()
 }
@@ -65,6 +61,7 @@ func LoadIngester() (*Ingester, error) {
 func LoadForwarder() (*Forwarder, error) {
 	c := &Forwarder{}
 	faults := load(c)
+	faults = append(faults, checkBrokers(c.KafkaBrokers)...)
 	faults = append(faults, checkAddr(c.AdminAddr)...)
 	return c, faults.orNil()
 }
@@ -202,6 +199,16 @@ func checkAddr(addr string) Faults {
 
 // hostPort is a broker's address: no scheme, no white space; librdkafka takes port 9092 where there is none.
 var hostPort = regexp.MustCompile(`^(\[[0-9a-fA-F:.%]+\]|[^\s:/\[\]]+)(:[0-9]{1,5})?$`)
+
+func checkBrokers(brokers []string) Faults {
+	var faults Faults
+	for _, broker := range brokers {
+		if problem := checkBroker(broker); problem != "" {
+			faults = append(faults, Fault{"FERRY_KAFKA_BROKERS", problem})
+		}
+	}
+	return faults
+}
 
 func checkBroker(broker string) string {
 	if hostPort.MatchString(broker) {

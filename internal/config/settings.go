@@ -64,6 +64,12 @@ type Ingester struct {
 type Forwarder struct {
 	Common
 
+	// KafkaBrokers are the addresses to find the cluster of dead letters by. Default: none.
+	KafkaBrokers []string `split_words:"true" desc:"Kafka brokers for dead letters, host:port, comma-separated. Required where a route that this forwarder works has dead_letter. A forwarder that has them writes the dead letters of all routes of its file."`
+
+	// KafkaConfig holds further librdkafka properties. Its values may be secret: print it with String only.
+	KafkaConfig KafkaConfig `split_words:"true" desc:"Further librdkafka properties, as the ingester reads them; those that only consumers have are left out. Values are never printed."`
+
 	// RouteNames are the routes that this forwarder works. Default: all of the file.
 	RouteNames []string `split_words:"true" desc:"Routes that this forwarder works, comma-separated names of the route file. Empty: all. Others must be worked by another forwarder."`
 

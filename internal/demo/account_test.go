@@ -98,3 +98,11 @@ func TestFromEnv(t *testing.T) {
 		}
 	}
 }
+
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	rows := []row{{Route: "a", Key: "1", Status: "failed"}, {Route: "a", Key: "2", Status: "failed"}, {Route: "a", Key: "3", Status: "delivered"}}
+	if got := (letters{"a/1": 2}).without(rows); len(got) != 1 || !strings.Contains(got[0], "a/2: failed, and has no dead letter") {
+		t.Errorf("%q", got)
+	}
+}

@@ -30,6 +30,7 @@ type tally struct {
 	consumed, duplicates                int // by the ingester's ledger
 	stored, delivered, retrying, failed int
 	pending                             int // retrying ones included
+	unwritten                           int // failed ones whose dead letter is not written yet
 }
 
 func (b *books) tally(ctx context.Context) (tally, error) {
@@ -41,9 +42,10 @@ func (b *books) tally(ctx context.Context) (tally, error) {
 			count(*) FILTER (WHERE status = 'failed'),
 			count(*) FILTER (WHERE status = 'pending'),
 			(SELECT coalesce(sum(consumed), 0) FROM ferry.ledger),
-			(SELECT coalesce(sum(duplicates), 0) FROM ferry.ledger)
+			(SELECT coalesce(sum(duplicates), 0) FROM ferry.ledger),
+			(SELECT count(*) FROM ferry.deliveries WHERE status = 'failed' AND dead_lettered_at IS NULL)
 		FROM ferry.message_status`).
-		Scan(&t.stored, &t.delivered, &t.retrying, &t.failed, &t.pending, &t.consumed, &t.duplicates)
+		Scan(&t.stored, &t.delivered, &t.retrying, &t.failed, &t.pending, &t.consumed, &t.duplicates, &t.unwritten)
 	if err != nil {
 		return tally{}, fmt.Errorf("counting the messages: %w", err)
 	}

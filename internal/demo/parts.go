@@ -50,7 +50,7 @@ func RunEvents(ctx context.Context, brokers string, rate int) error {
 func makeTopics(ctx context.Context, client *kgo.Client) error {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = 10_000
-	for name, partitions := range map[string]int32{vehicleTopic: 6, heartbeatTopic: 3} {
+	for name, partitions := range map[string]int32{vehicleTopic: 6, heartbeatTopic: 3, deadLetterTopic: 1} {
 		t := kmsg.NewCreateTopicsRequestTopic()
 		t.Topic, t.NumPartitions, t.ReplicationFactor = name, partitions, -1
 		req.Topics = append(req.Topics, t)

@@ -22,7 +22,12 @@ func (s *stage) report(ctx context.Context) error {
 	}
 	events := s.source.produced()
 	a := reckon(events, rows, s.platform.Event)
-	if err := s.summary(ctx, events, a); err != nil {
+	dead, err := readLetters(ctx, s.brokers, a.failed)
+	if err != nil {
+		return err
+	}
+	a.missing = append(a.missing, dead.without(rows)...)
+	if err := s.summary(ctx, events, a, len(dead)); err != nil {
 		return err
 	}
 	if a.delivered > 0 {
@@ -33,7 +38,7 @@ func (s *stage) report(ctx context.Context) error {
 	return s.check(events, a, t)
 }
 
-func (s *stage) summary(ctx context.Context, events []event, a account) error {
+func (s *stage) summary(ctx context.Context, events []event, a account, dead int) error {
 	p50, p99, err := s.books.latency(ctx)
 	if err != nil {
 		return err
@@ -42,6 +47,7 @@ func (s *stage) summary(ctx context.Context, events []event, a account) error {
 	s.screen.say("\nWhat became of %d produced events", len(events))
 	s.screen.say("  delivered   %6d  %d of them by more than one request", a.delivered, a.again)
 	s.screen.say("  failed      %6d  %s", a.failed, a.reasonList())
+	s.screen.say("              %6d  dead letters in the Kafka topic %s", dead, deadLetterTopic)
 	s.screen.say("  duplicates  %6d  produced twice, told by messageId, stored and delivered once", a.repeats)
 	s.screen.say("  lost        %6d", len(a.missing))
 	s.screen.say("The platform took %d requests: %d events kept, %d known already, %d refused, %d errors.",
@@ -126,7 +132,7 @@ func (s *stage) check(events []event, a account, t tally) error {
 	if t.consumed != len(events) || t.stored != a.delivered+a.failed || t.duplicates != a.repeats {
 		return fmt.Errorf("%w: Ferry's own ledger says %d read, %d stored, %d duplicates", ErrUnaccounted, t.consumed, t.stored, t.duplicates)
 	}
-	s.screen.say("\nCheck: %d produced = %d delivered (the platform has every one) + %d failed (each with its reason) + %d duplicates. Nothing is lost.",
+	s.screen.say("\nCheck: %d produced = %d delivered (the platform has every one) + %d failed (each with its reason and its dead letter) + %d duplicates. Nothing is lost.",
 		len(events), a.delivered, a.failed, a.repeats)
 	return nil
 }

@@ -137,7 +137,7 @@ func (s *stage) look(ctx context.Context, started time.Time, m *meter, end bool)
 	produced := s.source.count()
 	line := fmt.Sprintf("%5.1f s  produced %d  stored %d  delivered %d  retrying %d  failed %d  %d/s",
 		time.Since(started).Seconds(), produced, t.stored, t.delivered, t.retrying, t.failed, m.rate(t.delivered))
-	if end && t.pending == 0 && t.consumed >= produced {
+	if end && t.pending == 0 && t.unwritten == 0 && t.consumed >= produced {
 		s.screen.settle(line)
 		return true, nil
 	}

@@ -108,13 +108,14 @@ func (s *stage) startKafka(context.Context) error {
 		kfake.NumBrokers(1),
 		kfake.SeedTopics(6, vehicleTopic),
 		kfake.SeedTopics(3, heartbeatTopic),
+		kfake.SeedTopics(1, deadLetterTopic),
 	)
 	if err != nil {
 		return fmt.Errorf("starting the Kafka broker: %w", err)
 	}
 	s.stops = append(s.stops, cluster.Close)
 	s.brokers = cluster.ListenAddrs()
-	s.screen.say("Kafka       %s: topics %s (6 partitions), %s (3)", strings.Join(s.brokers, ","), vehicleTopic, heartbeatTopic)
+	s.screen.say("Kafka       %s: topics %s (6 partitions), %s (3), %s (1)", strings.Join(s.brokers, ","), vehicleTopic, heartbeatTopic, deadLetterTopic)
 	return nil
 }
 

@@ -131,7 +131,7 @@ func leftOut(properties map[string]string) []string {
 
 // configMap joins the fixed properties, the defaults and those that the operator passes through.
 func configMap(cfg Config) (ck.ConfigMap, error) {
-	if err := faults(cfg.Properties); err != nil {
+	if err := faults(cfg.Properties, refused); err != nil {
 		return nil, err
 	}
 	m := ck.ConfigMap{
@@ -171,11 +171,11 @@ func configMap(cfg Config) (ck.ConfigMap, error) {
 	return m, nil
 }
 
-// faults says what Ferry has against the properties; all of it at once.
-func faults(properties map[string]string) error {
+// faults says what Ferry has against the properties, by the tables of what it refuses; all of it at once.
+func faults(properties map[string]string, tables ...map[string]rule) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		if why := refusal(name, properties[name]); why != "" {
+		if why := refusal(name, properties[name], tables); why != "" {
 			errs = append(errs, &PropertyError{name, why})
 		}
 		if other, ok := aliases[name]; ok {
@@ -199,12 +199,7 @@ func Check(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	delete(m, "bootstrap.servers")
-	if _, ok := m[tokenEndpoint]; ok {
-		m[tokenEndpoint] = "http://127.0.0.1:1" // refused at once
-	}
-	delete(m, "debug")   // it would write to stderr
-	m["log_level"] = "0" // and warn that there are no brokers
+	offline(m)
 	c, err := ck.NewConsumer(&m)
 	if err != nil {
 		return settingsError(err)
@@ -213,6 +208,16 @@ func Check(cfg Config) error {
 		return fmt.Errorf("closing a consumer that checked Kafka properties: %w", err)
 	}
 	return nil
+}
+
+// offline has nothing connected to, and nothing logged.
+func offline(m ck.ConfigMap) {
+	delete(m, "bootstrap.servers")
+	if _, ok := m[tokenEndpoint]; ok {
+		m[tokenEndpoint] = "http://127.0.0.1:1" // refused at once
+	}
+	delete(m, "debug")   // it would write to stderr
+	m["log_level"] = "0" // and warn that there are no brokers
 }
 
 func settingsError(err error) error {

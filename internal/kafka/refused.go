@@ -86,18 +86,20 @@ func between(low, high int, why string) rule {
 	}
 }
 
-// refusal says why a property is refused; empty if it is not.
-func refusal(name, value string) string {
+// refusal says why a property is refused by one of the tables; empty if it is not.
+func refusal(name, value string, tables []map[string]rule) string {
 	if strings.HasPrefix(name, "go.") { // of confluent-kafka-go
 		return whyNotYours
 	}
-	if r, ok := refused[name]; ok {
-		return r(value)
-	}
-	// librdkafka takes topic.auto.offset.reset for auto.offset.reset.
-	if rest, ok := strings.CutPrefix(name, "topic."); ok {
-		if r, ok := refused[rest]; ok {
+	for _, table := range tables {
+		if r, ok := table[name]; ok {
 			return r(value)
+		}
+		// librdkafka takes topic.auto.offset.reset for auto.offset.reset.
+		if rest, ok := strings.CutPrefix(name, "topic."); ok {
+			if r, ok := table[rest]; ok {
+				return r(value)
+			}
 		}
 	}
 	return ""

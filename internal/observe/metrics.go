@@ -18,6 +18,7 @@ type MetricsOptions struct {
 	Version, Commit string
 	Routes          []string // names of all routes of the file
 	Topics          []string // topics that the ingester reads
+	DeadLetters     []string // names of the routes that have dead letters
 }
 
 // Metrics are the metrics of one process. Its methods may be called at any time from anywhere; a binary serves only
@@ -39,6 +40,7 @@ type Metrics struct {
 	slots       *prometheus.GaugeVec
 	connections *prometheus.CounterVec
 	breakers    *prometheus.GaugeVec
+	deadLetters *prometheus.CounterVec
 	reconciled  prometheus.Counter
 	clockSkew   prometheus.Gauge
 	inFlight    inFlight
@@ -83,7 +85,8 @@ func NewMetrics(o MetricsOptions) *Metrics {
 		clockSkew: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "ferry_clock_skew_seconds", Help: "How far the database's clock is ahead of this host's.",
 		}),
-		inFlight: inFlight{byRoute: map[string]int{}},
+		deadLetters: counters("ferry_dead_letters_total", "Tries to write dead letters, by what became of them.", "route", "result"),
+		inFlight:    inFlight{byRoute: map[string]int{}},
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(),
@@ -125,6 +128,7 @@ func (m *Metrics) ServeIngest() {
 // ServeForward adds the forwarder's series to what is served.
 func (m *Metrics) ServeForward() {
 	m.registry.MustRegister(m.attempts, m.requests, m.endToEnd, m.slots, m.connections, m.breakers, m.reconciled, m.clockSkew)
+	m.serveDeadLetters()
 	for _, route := range m.options.Routes {
 		m.requests.WithLabelValues(route)
 		m.endToEnd.WithLabelValues(route)

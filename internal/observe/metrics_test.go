@@ -44,7 +44,7 @@ func wantLines(t *testing.T, body string, lines ...string) {
 
 func TestSeriesExistFromTheStart(t *testing.T) {
 	t.Parallel()
-	o := observe.MetricsOptions{Version: "1.2.3", Commit: "abc", Routes: []string{"a", "b"}, Topics: []string{"t"}}
+	o := observe.MetricsOptions{Version: "1.2.3", Commit: "abc", Routes: []string{"a", "b"}, Topics: []string{"t"}, DeadLetters: []string{"a"}}
 	in := observe.NewMetrics(o)
 	in.ServeIngest()
 	_, body := scrape(t, in, "")
@@ -68,6 +68,10 @@ func TestSeriesExistFromTheStart(t *testing.T) {
 		`ferry_attempts_total{code="timeout",route="a",verdict="retry"} 0`, `ferry_attempts_total{code="429",route="a",verdict="hold"} 0`,
 		`ferry_request_seconds_count{route="a"} 0`, `ferry_end_to_end_seconds_count{route="b"} 0`,
 		`ferry_worker_slots{route="a",state="free"} 0`, `ferry_connections_total{reused="true",route="a"} 0`)
+	wantLines(t, body, `ferry_dead_letters_total{result="delivered_without_value",route="a"} 0`, `ferry_dead_letters_total{result="no_topic",route="a"} 0`)
+	if strings.Contains(body, `ferry_dead_letters_total{result="delivered",route="b"}`) {
+		t.Error("route b has no dead letters, and has their series")
+	}
 	wantLines(t, body, `ferry_breaker_state{route="a",state="healthy"} 1`, `ferry_breaker_state{route="a",state="open"} 0`)
 	out.Breaker("a", message.BreakerOpen)
 	_, body = scrape(t, out, "")

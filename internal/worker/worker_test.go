@@ -15,13 +15,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"go.uber.org/goleak"
 
 	"github.com/ferry-forward/ferry/internal/forward"
 	"github.com/ferry-forward/ferry/internal/forward/breaker"
 	"github.com/ferry-forward/ferry/internal/message"
 	"github.com/ferry-forward/ferry/internal/route"
 	"github.com/ferry-forward/ferry/internal/store"
+	"github.com/ferry-forward/ferry/internal/testkit/kafkatest"
 	"github.com/ferry-forward/ferry/internal/testkit/pgtest"
 	"github.com/ferry-forward/ferry/internal/testkit/proctest"
 	"github.com/ferry-forward/ferry/internal/worker"
@@ -35,7 +35,7 @@ func (s stopping) Run() int {
 	return code
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(stopping{m}) }
+func TestMain(m *testing.M) { kafkatest.Main(stopping{m}) }
 
 // deliverFunc answers for a destination.
 type deliverFunc func(ctx context.Context, m *message.Message, d *message.Delivery) forward.Result

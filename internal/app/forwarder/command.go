@@ -43,7 +43,7 @@ func load() (*config.Forwarder, *route.File, error) {
 					name, c.Routes, strings.Join(file.Names(), ", ")))
 			}
 		}
-		return faults
+		return append(faults, kafkaFaults(c, file)...)
 	})
 }
 
@@ -61,6 +61,9 @@ func run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	for _, line := range kafkaWarnings(cfg, file) {
+		s.Log.Warn(line)
+	}
 	s.Metrics.ServeForward()
 	// What River and the settling need after the requests' own time.
 	limit := cfg.ShutdownTimeout + stopReserve
@@ -77,8 +80,9 @@ func check(out, warnings io.Writer) error {
 	found := app.Checked{Settings: cfg, Routes: file, Err: err}
 	if err == nil {
 		job, rescue := times(file)
-		found.More = fmt.Sprintf("\nworked here: %s\na job may run for %s; one that runs after %s is taken to be lost and run again\n",
-			strings.Join(names(worked(cfg, file)), ", "), job, rescue)
+		found.More = fmt.Sprintf("\nworked here: %s\n%s\na job may run for %s; one that runs after %s is taken to be lost and run again\n",
+			strings.Join(names(worked(cfg, file)), ", "), deadLettersHere(cfg, file), job, rescue)
+		found.Warnings = kafkaWarnings(cfg, file)
 	}
 	return app.WriteCheck(out, warnings, found)
 }

@@ -222,3 +222,46 @@ func TestRunWaitsForTheSchema(t *testing.T) {
 		t.Errorf("exit %d after %s", code, took)
 	}
 }
+
+// Dead letters need Kafka, where a route that is worked here has them; whatever is wrong with it is told at start.
+func TestKafkaOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	dead := strings.Replace(goodRoutes, "    topics: [t]", "    topics: [t]\n    dead_letter: {topic: \"dead-of-${TOKEN}\"}", 1) +
+		"  - {name: b, topics: [t], request: {url: \"http://localhost/x\"}}\n"
+	const brokers = "FERRY_KAFKA_BROKERS=kafka-1:9092"
+	for name, test := range map[string]struct {
+		file     string
+		env      []string
+		run      int
+		contains string
+	}{
+		"none":                  {dead, nil, 2, "FERRY_KAFKA_BROKERS: is not set, and route a has dead_letter; set such as kafka-1:9092,kafka-2:9092, or remove"},
+		"other routes":          {dead, []string{"FERRY_ROUTE_NAMES=b"}, 0, "dead letters of a are left to forwarders with FERRY_KAFKA_BROKERS\n"},
+		"other routes too":      {dead, []string{"FERRY_ROUTE_NAMES=b", brokers}, 0, "dead letters written here: those of a\n"},
+		"given":                 {dead, []string{brokers}, 0, "  dead letter  dead-of-${TOKEN}\n"},
+		"without":               {goodRoutes, nil, 0, "no route has dead letters\n"},
+		"not looked at":         {goodRoutes, []string{brokers, "FERRY_KAFKA_CONFIG=acks=1"}, 0, "no route has dead letters\n"},
+		"of both":               {dead, []string{brokers, "FERRY_KAFKA_CONFIG=session.timeout.ms=6000,group.instance.id=x"}, 0, "written here"},
+		"warned":                {dead, []string{brokers, "FERRY_KAFKA_CONFIG=ssl.ca.location=probe"}, 0, "warning: FERRY_KAFKA_CONFIG: ssl.ca.location: without effect"},
+		"wrong broker":          {dead, []string{"FERRY_KAFKA_BROKERS=http://x"}, 2, "FERRY_KAFKA_BROKERS: "},
+		"wrong":                 {dead, []string{brokers, "FERRY_KAFKA_CONFIG=acks=geheim,no.such=1"}, 2, "FERRY_KAFKA_CONFIG: Kafka property acks: a dead letter counts"},
+		"wrong form":            {dead, []string{brokers, "FERRY_KAFKA_CONFIG=a=b,geheim"}, 2, "FERRY_KAFKA_CONFIG: Kafka property number 2"},
+		"unknown property":      {dead, []string{brokers, "FERRY_KAFKA_CONFIG=no.such=1"}, 2, "no.such"},
+		"what breaks a promise": {dead, []string{brokers, "FERRY_KAFKA_CONFIG=transactional.id=x"}, 2, "FERRY_KAFKA_CONFIG: Kafka property transactional.id: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := append(append(routes(t, test.file), away), test.env...)
+			stdout, stderr, code := forwarder(t, env, "check")
+			if want := min(test.run, 1); code != want || !strings.Contains(stdout+stderr, test.contains) {
+				t.Errorf("check: exit %d, want %d and %q\n%s%s", code, want, test.contains, stdout, stderr)
+			}
+			if test.run == 0 {
+				return
+			}
+			if _, stderr, code := forwarder(t, env, "run"); code != test.run || !strings.Contains(stderr, test.contains) {
+				t.Errorf("run: exit %d\n%s", code, stderr)
+			}
+		})
+	}
+}

@@ -54,7 +54,11 @@ func Start(ctx context.Context, cfg *config.Forwarder, s *app.Setup) error {
 	s.ServeMessages(st)
 	id := identity()
 	w := makeWorker(ctx, cfg, s, st, id)
-	client, err := makeClient(cfg, s, st, w, id)
+	letters, err := makeDeadLetters(cfg, s, st)
+	if err != nil {
+		return app.Usage(err)
+	}
+	client, err := makeClient(cfg, s, st, id, w, letters)
 	if err != nil {
 		return app.Usage(err)
 	}
@@ -65,7 +69,14 @@ func Start(ctx context.Context, cfg *config.Forwarder, s *app.Setup) error {
 	keepHouse(ctx, s, st, store.Forwarder{
 		ID: id, Version: s.Version.Version, Routes: names(worked(cfg, s.Routes)), RescueAfter: s.Routes.RescueAfter(),
 	})
-	return work(ctx, cfg, s, w, client)
+	if err := work(ctx, cfg, s, w, client); err != nil {
+		return err
+	}
+	s.Life.Add("dead letters", time.Second, func(context.Context) error { // before River stops
+		letters.Drain()
+		return nil
+	})
+	return nil
 }
 
 // work starts River, again and again until it starts: the database may have gone since it was asked.
@@ -130,9 +141,14 @@ func makeWorker(ctx context.Context, cfg *config.Forwarder, s *app.Setup, st *st
 	})
 }
 
-func makeClient(cfg *config.Forwarder, s *app.Setup, st *store.Store, w *worker.Forward, id string) (*river.Client[pgx.Tx], error) {
+func makeClient(
+	cfg *config.Forwarder, s *app.Setup, st *store.Store, id string, w *worker.Forward, letters *worker.DeadLetter,
+) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	if err := w.Register(workers); err != nil {
+		return nil, err //nolint:wrapcheck // says what was being done
+	}
+	if err := letters.Register(workers); err != nil {
 		return nil, err //nolint:wrapcheck // says what was being done
 	}
 	reconcile := makeReconcile(s, st, id)
@@ -140,6 +156,7 @@ func makeClient(cfg *config.Forwarder, s *app.Setup, st *store.Store, w *worker.
 		return nil, err //nolint:wrapcheck // says what was being done
 	}
 	queues := w.Queues()
+	letters.Queues(queues)
 	queues[riverjobs.MaintenanceQueue] = river.QueueConfig{MaxWorkers: 1}
 	job, rescue := times(s.Routes)
 	poll := fetchPoll
