@@ -98,6 +98,32 @@ func TestProduceWithoutTopic(t *testing.T) {
 	}
 }
 
+// A topic that is deleted and made again takes records again.
+func TestProduceToATopicThatIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.Real(t)
+	topic := c.Topic(t, "dead", 1)
+	p := producer(t, c.Addr, 10*time.Second, map[string]string{"topic.metadata.propagation.max.ms": "500"})
+	for range 3 {
+		for range 5 {
+			if err := p.Produce(t.Context(), to(topic, []byte("x"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.DeleteTopic(t, topic)
+		proctest.Eventually(t, 30*time.Second, func() error {
+			if err := p.Produce(t.Context(), to(topic, []byte("gone"))); err == nil {
+				return errStillThere
+			}
+			return nil
+		})
+		c.CreateTopic(t, topic, 1, nil)
+		proctest.Eventually(t, 30*time.Second, func() error { return p.Produce(t.Context(), to(topic, []byte("again"))) })
+	}
+}
+
+var errStillThere = errors.New("the topic is still there")
+
 // What a topic does not take is told as too large, and what it takes alone is taken, also when many come at once.
 func TestProduceTooLarge(t *testing.T) {
 	t.Parallel()

@@ -133,6 +133,11 @@ func TestDeadLettersWithoutKafka(t *testing.T) {
 	e.save(1000, values(40)...)
 	e.is(patience, "100", failed)
 	ready(t, fw, 200, "dead letters wait: writing to topic "+dead+": Kafka did not take it in time")
+	other := e.deadForwarder()
+	other.WaitLog(`"message":"working"`, patience)
+	if code, took := other.Term(patience); code != 0 || took > 10*time.Second {
+		t.Errorf("without Kafka the forwarder ended with %d after %v", code, took)
+	}
 	outlast(30 * time.Second)
 	if err := broker.Start(); err != nil {
 		t.Fatal(err)
@@ -181,7 +186,7 @@ func TestKilledBeforeTheDeadLetterIsNoted(t *testing.T) {
 	if n := len(e.letters(dead)); n != 30 {
 		t.Errorf("dead letters of %d messages, want 30", n)
 	}
-	if all := len(c.Records(t, dead)); all < 30+written || all > 30+2*written+1 {
-		t.Errorf("%d dead letters, %d of them before the end", all, written)
+	if all := len(c.Records(t, dead)); written == 0 || all < 30+written {
+		t.Errorf("%d dead letters, %d of them before the forwarder was killed", all, written)
 	}
 }
