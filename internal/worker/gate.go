@@ -79,13 +79,17 @@ func (g *gate) enter(ctx context.Context, item *store.Item, behind int) error {
 	}
 }
 
-// went is the last look before a message goes: its turn may have come together with its end.
+// went is the last look before a message goes: its turn may have come together with its end. It looks at the clock too: in
+// a process that was frozen, a turn may come before the timer of the context has its own.
 func (g *gate) went(ctx context.Context, w *waiter) error {
-	if ctx.Err() == nil {
-		return nil
+	err := context.Cause(ctx)
+	if deadline, ok := ctx.Deadline(); err == nil && ok && !time.Now().Before(deadline) {
+		err = context.DeadlineExceeded
 	}
-	g.leave(w.Message)
-	return context.Cause(ctx)
+	if err != nil {
+		g.leave(w.Message)
+	}
+	return err
 }
 
 // giveUp takes a waiter out of the queue. False: its turn has come meanwhile.

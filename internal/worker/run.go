@@ -33,9 +33,16 @@ type run struct {
 	panicked atomic.Pointer[error]
 }
 
-// setTime derives the run's limits from when River fetched the job, in local time.
+// setTime derives the run's limits from when River fetched the job, in local time. The limits only ever come nearer:
+//
+//	the database says what time it is, with the messages
+//	the process is frozen before it reads that, for longer than a job may run; the job is rescued and worked elsewhere
+//	it runs on: by that clock its run would be young
 func (r *run) setTime(fetched time.Time) {
 	end := fetched.Add(r.w.cfg.JobTime)
+	if late := end.Add((r.w.cfg.RescueAfter - r.w.cfg.JobTime) / 2); !r.late.IsZero() && late.After(r.late) {
+		return
+	}
 	r.sendBy = end.Add(-r.lane.route.HTTP.Timeout - route.SendMargin)
 	r.late = end.Add((r.w.cfg.RescueAfter - r.w.cfg.JobTime) / 2)
 }
