@@ -28,16 +28,21 @@ func number(key string) int {
 	return n
 }
 
-// Every status that a final answer can have, then 200: what is asked to come again is sent twice, what is rejected once.
+// Every status that a final answer can have, a reset and no answer at all, then 200: what is asked to come again is sent
+// twice, what is rejected once.
 func TestWholeStatusTable(t *testing.T) {
 	t.Parallel()
 	d := newDestinations(t, "table")
 	d.rewrite("breaker: {", "breaker: {enabled: false, ") // whose verdicts depend on the other answers
-	const first = 200
+	const first, reset, hang = 200, 600, 601
 	d.at["table"].Answer(func(r *receivertest.Request) receivertest.Answer {
 		switch status := first + number(r.Key); {
-		case r.Nth > 1 || status > 599:
+		case r.Nth > 1:
 			return receivertest.Status(200)
+		case status == reset:
+			return receivertest.Reset()
+		case status == hang:
+			return receivertest.Hang()
 		case status == 413:
 			return receivertest.Answer{Status: 413, Body: "<html>too large</html>", Header: http.Header{"Content-Type": {"text/html"}}}
 		default:
@@ -45,7 +50,7 @@ func TestWholeStatusTable(t *testing.T) {
 		}
 	})
 	d.forwarder()
-	d.store("table", 400)
+	d.store("table", hang-first+1)
 	d.is(patience, "0", count+"status = 'pending'", "table")
 	rows, err := d.pool.Query(t.Context(), `SELECT message_key, status || ' ' || coalesce(reason, '-') || ' ' || attempts || ' ' || requests
 		FROM ferry.message_status JOIN ferry.deliveries USING (message_id, status, reason, attempts)
@@ -76,7 +81,7 @@ func TestWholeStatusTable(t *testing.T) {
 			t.Errorf("%d: %s, want %s", status, got, want)
 		}
 	}
-	if rows.Err() != nil || seen != 400 {
+	if rows.Err() != nil || seen != hang-first+1 {
 		t.Errorf("%d rows, %v", seen, rows.Err())
 	}
 	d.is(patience, "<html>too large</html>", `SELECT a.response FROM ferry.attempts a JOIN ferry.messages m ON m.id = a.message_id WHERE m.message_key = 'm213'`)
