@@ -18,7 +18,7 @@ GOBUILD  = go build -trimpath -buildvcs=false -ldflags '-X $(MODULE)/internal/ap
 
 # How many packages' tests run at once: two are enough to keep two cores busy with Postgres and Kafka beside them.
 TEST_PACKAGES ?= 2
-TEST_TIMEOUT  ?= 15m
+TEST_TIMEOUT  ?= 25m
 TEST_FLAGS    ?=
 PKG           ?= ./...
 
