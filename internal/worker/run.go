@@ -255,6 +255,9 @@ func (r *run) deliver(ctx context.Context, item *store.Item) (res forward.Result
 				"route", item.Route, "job_id", r.job.ID, "error", err)
 		}
 	}()
+	if time.Now().After(r.sendBy) && !r.lane.deliverer.Expired(&item.Delivery) {
+		return forward.Result{Status: message.StatusPending, Aborted: true}, nil // the process was frozen since its turn came
+	}
 	res = r.lane.deliverer.Deliver(ctx, &item.Message, &item.Delivery)
 	if res.Aborted {
 		return res, nil
