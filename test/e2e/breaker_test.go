@@ -128,7 +128,7 @@ func TestOutage(t *testing.T) {
 		d.is(patience, fmt.Sprint(d.saved["up"]), count+"status = 'delivered'", "up")
 	}
 	const slow = `SELECT (percentile_cont(0.95) WITHIN GROUP (ORDER BY settled_at - received_at))::text || ' ' ||
-		(percentile_cont(0.95) WITHIN GROUP (ORDER BY settled_at - received_at) < interval '1 s')::text
+		(percentile_cont(0.95) WITHIN GROUP (ORDER BY settled_at - received_at) < interval '2 s')::text
 		FROM ferry.message_status WHERE route = 'up'`
 	if got, _ := d.ask(slow); !strings.HasSuffix(got, "true") {
 		t.Errorf("the other route's p95 is %s", got)
@@ -210,7 +210,10 @@ func TestBadRecords(t *testing.T) {
 		return n
 	}
 	f := d.forwarder()
-	const length = 8 * time.Second // longer, and the bad ones, which go on coming back, are too many for a test machine
+	length := 30 * time.Second
+	if !full {
+		length = 8 * time.Second
+	}
 	begun := time.Now()
 	flow := time.NewTicker(200 * time.Millisecond) // good ones come among the repeats of bad ones
 	defer flow.Stop()
@@ -226,7 +229,7 @@ func TestBadRecords(t *testing.T) {
 			max(settled_at - received_at) FROM ferry.message_status WHERE route = $1 AND status = 'delivered'`, route)
 		t.Logf("%s: good ones delivered after %s; the breaker went through %v", route, got, states(f, route))
 		d.is(patience, "0", count+"status = 'delivered' AND (attempts <> 1 OR settled_at - received_at > interval '5 s')", route)
-		d.is(patience, "true", `SELECT (percentile_cont(0.5) WITHIN GROUP (ORDER BY settled_at - received_at) < interval '1 s')::text
+		d.is(patience, "true", `SELECT (percentile_cont(0.5) WITHIN GROUP (ORDER BY settled_at - received_at) < interval '2 s')::text
 			FROM ferry.message_status WHERE route = $1 AND status = 'delivered'`, route)
 		if got := states(f, route); slices.Contains(got, "open") && !onlyBadLeft(d, route, f) {
 			t.Errorf("%s: the breaker opened while good ones flowed: %v", route, got)
@@ -281,7 +284,11 @@ func (b *bucket) answer(*receivertest.Request) receivertest.Answer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	b.tokens = min(5, b.tokens+b.rate*now.Sub(b.last).Seconds())
+	if b.last.IsZero() {
+		b.last = now
+	}
+	// Half a second's worth is kept, so that a machine that stalls for as long changes nothing.
+	b.tokens = min(b.rate/2, b.tokens+b.rate*now.Sub(b.last).Seconds())
 	b.last = now
 	if b.tokens < 1 {
 		return b.over

@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"errors"
+	"net/http"
 	"testing"
 	"time"
 
+	"github.com/ferry-forward/ferry/internal/testkit/proctest"
 	"github.com/ferry-forward/ferry/internal/testkit/receivertest"
 )
 
@@ -22,14 +25,14 @@ func TestFrozenForwarders(t *testing.T) {
 	d.blocked()
 	// Once it has made the partitions, the default one and seven days', it holds no lock that the others wait for.
 	d.is(patience, "true", `SELECT (count(*) >= 8)::text FROM pg_inherits WHERE inhparent = 'ferry.attempts'::regclass`)
-	loading.Freeze()
+	freeze(t, loading)
 	release() // its messages come while it is frozen
 	release = d.lock(`LOCK TABLE ferry.attempts IN SHARE MODE`)
 	others := d.forwarder("FERRY_ROUTE_NAMES=sending,storing")
 	d.at["sending"].WaitCount(t, 20)
 	d.at["storing"].WaitCount(t, 20)
 	d.blocked()
-	others.Freeze()
+	freeze(t, others)
 	release()                // its transaction goes on as far as the server can without it
 	d.at["sending"].Forget() // both from here on: what comes is the heir's
 	d.at["storing"].Forget()
@@ -63,4 +66,20 @@ func TestFrozenForwarders(t *testing.T) {
 	if !loading.Running() || !others.Running() {
 		t.Error("a forwarder ended")
 	}
+}
+
+// freeze freezes a process and waits until it stands still, which the signal alone does not.
+func freeze(t *testing.T, p *proctest.Proc) {
+	t.Helper()
+	url := admin(p) + "/livez"
+	p.Freeze()
+	client := http.Client{Timeout: time.Second}
+	proctest.Eventually(t, patience, func() error {
+		resp, err := client.Get(url)
+		if err != nil {
+			return nil //nolint:nilerr // it does not answer any more
+		}
+		_ = resp.Body.Close()
+		return errors.New("it still answers")
+	})
 }
