@@ -210,10 +210,7 @@ func TestBadRecords(t *testing.T) {
 		return n
 	}
 	f := d.forwarder()
-	length := 30 * time.Second
-	if !full {
-		length = 8 * time.Second
-	}
+	const length = 8 * time.Second // longer, and the bad ones, which go on coming back, are too many for a test machine
 	begun := time.Now()
 	flow := time.NewTicker(200 * time.Millisecond) // good ones come among the repeats of bad ones
 	defer flow.Stop()
@@ -229,7 +226,7 @@ func TestBadRecords(t *testing.T) {
 			max(settled_at - received_at) FROM ferry.message_status WHERE route = $1 AND status = 'delivered'`, route)
 		t.Logf("%s: good ones delivered after %s; the breaker went through %v", route, got, states(f, route))
 		d.is(patience, "0", count+"status = 'delivered' AND (attempts <> 1 OR settled_at - received_at > interval '5 s')", route)
-		d.is(patience, "true", `SELECT (percentile_cont(0.5) WITHIN GROUP (ORDER BY settled_at - received_at) < interval '2 s')::text
+		d.is(patience, "true", `SELECT (percentile_cont(0.5) WITHIN GROUP (ORDER BY settled_at - received_at) < interval '1 s')::text
 			FROM ferry.message_status WHERE route = $1 AND status = 'delivered'`, route)
 		if got := states(f, route); slices.Contains(got, "open") && !onlyBadLeft(d, route, f) {
 			t.Errorf("%s: the breaker opened while good ones flowed: %v", route, got)
