@@ -102,6 +102,7 @@ CREATE TABLE ferry.deliveries (
     detail text,
     error_code text,
     error text,
+    key_revision integer DEFAULT 0 NOT NULL,
     CONSTRAINT deliveries_reason_check CHECK (((status = 'failed'::text) = (reason IS NOT NULL))),
     CONSTRAINT deliveries_settled_check CHECK (((status = 'pending'::text) = (settled_at IS NULL))),
     CONSTRAINT deliveries_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text])))
@@ -139,6 +140,8 @@ COMMENT ON COLUMN ferry.deliveries.detail IS 'More about the reason, or the reas
 COMMENT ON COLUMN ferry.deliveries.error_code IS 'The destination''s own code, as the route''s error_code reads it.';
 
 COMMENT ON COLUMN ferry.deliveries.error IS 'What went wrong at the last attempt.';
+
+COMMENT ON COLUMN ferry.deliveries.key_revision IS 'How many replays asked for a new Idempotency-Key, which then ends in #r<n>.';
 
 CREATE TABLE ferry.failures (
     message_id bigint NOT NULL,
@@ -245,7 +248,7 @@ CREATE TABLE ferry.messages (
     topic_id uuid NOT NULL,
     topic text NOT NULL,
     route text NOT NULL,
-    message_key text NOT NULL,
+    message_key text NOT NULL COLLATE pg_catalog."C",
     lane text,
     payload_sha256 bytea,
     kafka_key bytea,
@@ -347,6 +350,30 @@ COMMENT ON COLUMN ferry.positions.skipped IS 'Offsets that an operator skipped.'
 
 COMMENT ON COLUMN ferry.positions.updated_at IS 'When the row was written last.';
 
+CREATE TABLE ferry.purged (
+    route text NOT NULL,
+    topic text NOT NULL,
+    topic_id uuid NOT NULL,
+    partition integer NOT NULL,
+    delivered bigint DEFAULT 0 NOT NULL,
+    failed bigint DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='20', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000');
+
+COMMENT ON TABLE ferry.purged IS 'Sums of the messages that were deleted after their retention: stored = the rows there are + these.';
+
+COMMENT ON COLUMN ferry.purged.route IS 'As in ledger.';
+
+COMMENT ON COLUMN ferry.purged.topic IS 'As in ledger.';
+
+COMMENT ON COLUMN ferry.purged.topic_id IS 'As in ledger.';
+
+COMMENT ON COLUMN ferry.purged.partition IS 'As in ledger.';
+
+COMMENT ON COLUMN ferry.purged.delivered IS 'Messages that were delivered.';
+
+COMMENT ON COLUMN ferry.purged.failed IS 'Messages that had failed.';
+
 CREATE TABLE ferry.rate_leases (
     route text NOT NULL,
     next_at timestamp with time zone NOT NULL,
@@ -391,6 +418,58 @@ COMMENT ON COLUMN ferry.reconcile.checked IS 'The message in unsettled at which 
 COMMENT ON COLUMN ferry.reconcile.failures_checked IS 'The same in failures.';
 
 COMMENT ON COLUMN ferry.reconcile.singleton IS 'Keeps it at one row.';
+
+CREATE TABLE ferry.replays (
+    id bigint NOT NULL,
+    filter text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    finished_at timestamp with time zone,
+    up_to bigint NOT NULL,
+    done_to bigint DEFAULT 0 NOT NULL,
+    replayed bigint DEFAULT 0 NOT NULL
+);
+
+COMMENT ON TABLE ferry.replays IS 'The replays by filter, so that one that was interrupted goes on where it stopped.';
+
+COMMENT ON COLUMN ferry.replays.id IS 'Number of the replay.';
+
+COMMENT ON COLUMN ferry.replays.filter IS 'What was asked for, as the command line says it.';
+
+COMMENT ON COLUMN ferry.replays.started_at IS 'When it was asked for. What was settled later is not part of it.';
+
+COMMENT ON COLUMN ferry.replays.updated_at IS 'When it last went on.';
+
+COMMENT ON COLUMN ferry.replays.finished_at IS 'When it was through. Null: it was interrupted, or is at work.';
+
+COMMENT ON COLUMN ferry.replays.up_to IS 'The last message that there was at started_at.';
+
+COMMENT ON COLUMN ferry.replays.done_to IS 'Messages up to this id are done.';
+
+COMMENT ON COLUMN ferry.replays.replayed IS 'Messages that it made pending.';
+
+ALTER TABLE ferry.replays ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ferry.replays_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ferry.retention (
+    keep_seconds bigint NOT NULL,
+    swept_to bigint DEFAULT 0 NOT NULL,
+    swept_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+COMMENT ON TABLE ferry.retention IS 'How far the purge of delivered messages has come: a row for each retention that a route has.';
+
+COMMENT ON COLUMN ferry.retention.keep_seconds IS 'retention.delivered of the routes that the row is about.';
+
+COMMENT ON COLUMN ferry.retention.swept_to IS 'Messages up to this id were looked at since swept_at.';
+
+COMMENT ON COLUMN ferry.retention.swept_at IS 'When the purge last began with the oldest message.';
 
 CREATE TABLE ferry.schema_versions (
     version integer NOT NULL,
@@ -465,11 +544,20 @@ ALTER TABLE ONLY ferry.messages
 ALTER TABLE ONLY ferry.positions
     ADD CONSTRAINT positions_pkey PRIMARY KEY ("group", topic, partition);
 
+ALTER TABLE ONLY ferry.purged
+    ADD CONSTRAINT purged_pkey PRIMARY KEY (route, topic, topic_id, partition);
+
 ALTER TABLE ONLY ferry.rate_leases
     ADD CONSTRAINT rate_leases_pkey PRIMARY KEY (route);
 
 ALTER TABLE ONLY ferry.reconcile
     ADD CONSTRAINT reconcile_pkey PRIMARY KEY (singleton);
+
+ALTER TABLE ONLY ferry.replays
+    ADD CONSTRAINT replays_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ferry.retention
+    ADD CONSTRAINT retention_pkey PRIMARY KEY (keep_seconds);
 
 ALTER TABLE ONLY ferry.schema_versions
     ADD CONSTRAINT schema_versions_pkey PRIMARY KEY (version);
@@ -484,10 +572,12 @@ CREATE INDEX attempts_message_id_idx ON ONLY ferry.attempts USING btree (message
 
 CREATE INDEX attempts_default_message_id_idx ON ferry.attempts_default USING btree (message_id);
 
-CREATE INDEX failures_failed_at_idx ON ferry.failures USING btree (failed_at);
-
-CREATE INDEX failures_reason_failed_at_idx ON ferry.failures USING btree (reason, failed_at);
+CREATE INDEX failures_reason_message_id_idx ON ferry.failures USING btree (reason, message_id);
 
 CREATE INDEX failures_route_failed_at_idx ON ferry.failures USING btree (route, failed_at);
+
+CREATE INDEX failures_route_message_id_idx ON ferry.failures USING btree (route, message_id);
+
+CREATE INDEX messages_position_idx ON ferry.messages USING btree (route, topic_id, partition, "offset") INCLUDE (id);
 
 ALTER INDEX ferry.attempts_message_id_idx ATTACH PARTITION ferry.attempts_default_message_id_idx;

@@ -93,7 +93,7 @@ var table = map[string]rule{
 		internal: []string{
 			"internal/admin", "internal/config", "internal/migrate", "internal/observe", "internal/route", "internal/store",
 		},
-		libraries: []string{cobra},
+		libraries: []string{cobra, isatty},
 	},
 	"internal/app/ingester": {
 		internal: []string{

@@ -25,7 +25,7 @@ const (
 	// Schema is the schema of every table, River's included. It is named in every query.
 	Schema = "ferry"
 	// Minimum is the oldest schema number that this binary works on.
-	Minimum = 3
+	Minimum = 4
 	// RiverVersion is the newest of River's migrations that this binary brings. When an update of River has another, a
 	// migration of Ferry's goes with it, whose must-know says whether older binaries go on working.
 	RiverVersion = 8

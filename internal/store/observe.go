@@ -25,7 +25,7 @@ func (s *Store) Counts(ctx context.Context) (map[string]Counts, error) {
 	}
 	counts := make(map[string]Counts, len(rows))
 	for _, r := range rows {
-		counts[r.Route] = Counts{Pending: r.Stored - r.Delivered - r.Failed, Delivered: r.Delivered, Failed: r.Failed}
+		counts[r.Route] = Counts{Pending: r.Pending, Delivered: r.Delivered, Failed: r.Failed}
 	}
 	return counts, nil
 }

@@ -1,16 +1,22 @@
 -- Sums and signs of life.
 
 -- name: Counts :many
--- From the sums, never from the history. Conflicts and what could not be stored are failed from the start.
+-- From the sums, never from the history. Conflicts and what could not be stored are failed from the start. What is purged
+-- was delivered or failed before, so that it changes nothing of what is pending.
 SELECT
     s.route,
-    sum(s.stored)::bigint AS stored,
-    sum(s.delivered)::bigint AS delivered,
-    sum(s.failed)::bigint AS failed
+    sum(s.stored - s.delivered - s.failed)::bigint AS pending,
+    sum(s.delivered - s.purged_delivered)::bigint AS delivered,
+    sum(s.failed - s.purged_failed)::bigint AS failed
 FROM (
-    SELECT l.route, l.stored, 0::bigint AS delivered, l.conflicts + l.unstorable AS failed FROM ferry.ledger AS l
+    SELECT
+        l.route, l.stored, 0::bigint AS delivered, l.conflicts + l.unstorable AS failed, 0::bigint AS purged_delivered,
+        0::bigint AS purged_failed
+    FROM ferry.ledger AS l
     UNION ALL
-    SELECT t.route, 0::bigint, t.delivered, t.failed FROM ferry.tallies AS t
+    SELECT t.route, 0, t.delivered, t.failed, 0, 0 FROM ferry.tallies AS t
+    UNION ALL
+    SELECT p.route, 0, 0, 0, p.delivered, p.failed FROM ferry.purged AS p
 ) AS s
 GROUP BY s.route;
 

@@ -126,10 +126,10 @@ type skipping struct {
 // run asks, decides, and moves. The row is read before the committed offset, since ingesters move them in that order: the
 // other way round, a commit that is on its way would look like a group that was set back.
 func (s *skipping) run(ctx context.Context) error {
-	if err := persist(ctx, "database", "FERRY_DATABASE_URL", s.askDatabase); err != nil {
+	if err := app.Persist(ctx, "database", "FERRY_DATABASE_URL", s.askDatabase); err != nil {
 		return err
 	}
-	if err := persist(ctx, "Kafka", "FERRY_KAFKA_BROKERS", s.askKafka); err != nil {
+	if err := app.Persist(ctx, "Kafka", "FERRY_KAFKA_BROKERS", s.askKafka); err != nil {
 		return err
 	}
 	s.to.TopicID = s.standing.TopicID

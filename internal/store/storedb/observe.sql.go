@@ -15,26 +15,32 @@ const counts = `-- name: Counts :many
 
 SELECT
     s.route,
-    sum(s.stored)::bigint AS stored,
-    sum(s.delivered)::bigint AS delivered,
-    sum(s.failed)::bigint AS failed
+    sum(s.stored - s.delivered - s.failed)::bigint AS pending,
+    sum(s.delivered - s.purged_delivered)::bigint AS delivered,
+    sum(s.failed - s.purged_failed)::bigint AS failed
 FROM (
-    SELECT l.route, l.stored, 0::bigint AS delivered, l.conflicts + l.unstorable AS failed FROM ferry.ledger AS l
+    SELECT
+        l.route, l.stored, 0::bigint AS delivered, l.conflicts + l.unstorable AS failed, 0::bigint AS purged_delivered,
+        0::bigint AS purged_failed
+    FROM ferry.ledger AS l
     UNION ALL
-    SELECT t.route, 0::bigint, t.delivered, t.failed FROM ferry.tallies AS t
+    SELECT t.route, 0, t.delivered, t.failed, 0, 0 FROM ferry.tallies AS t
+    UNION ALL
+    SELECT p.route, 0, 0, 0, p.delivered, p.failed FROM ferry.purged AS p
 ) AS s
 GROUP BY s.route
 `
 
 type CountsRow struct {
 	Route     string
-	Stored    int64
+	Pending   int64
 	Delivered int64
 	Failed    int64
 }
 
 // Sums and signs of life.
-// From the sums, never from the history. Conflicts and what could not be stored are failed from the start.
+// From the sums, never from the history. Conflicts and what could not be stored are failed from the start. What is purged
+// was delivered or failed before, so that it changes nothing of what is pending.
 func (q *Queries) Counts(ctx context.Context, db DBTX) ([]CountsRow, error) {
 	rows, err := db.Query(ctx, counts)
 	if err != nil {
@@ -46,7 +52,7 @@ func (q *Queries) Counts(ctx context.Context, db DBTX) ([]CountsRow, error) {
 		var i CountsRow
 		if err := rows.Scan(
 			&i.Route,
-			&i.Stored,
+			&i.Pending,
 			&i.Delivered,
 			&i.Failed,
 		); err != nil {

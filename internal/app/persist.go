@@ -1,34 +1,33 @@
-package ingester
+package app
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/ferry-forward/ferry/internal/app"
 )
 
 const (
 	awayAfter = 10 * time.Second // how long a command waits for the database, and for Kafka
-	askTime   = 3 * time.Second  // of one question
+	oneAsk    = 3 * time.Second  // of one question
 	tryEvery  = 500 * time.Millisecond
 )
 
 var (
 	errAwayAfter = errors.New("away for 10 s")
-	errAskTime   = errors.New("no answer within 3 s")
+	errOneAsk    = errors.New("no answer within 3 s")
 	errStopped   = errors.New("stopped by a signal before anything was done")
 )
 
-// persist asks again and again until there is an answer, for awayAfter at most. An error with an exit code is an answer.
-func persist(ctx context.Context, whom, setting string, ask func(context.Context) error) error {
+// Persist asks again and again until there is an answer, for 10 s at most. An error with an exit code is an answer. Whom
+// is who is asked, and setting the one that says where it is.
+func Persist(ctx context.Context, whom, setting string, ask func(context.Context) error) error {
 	limited, cancel := context.WithTimeoutCause(ctx, awayAfter, errAwayAfter)
 	defer cancel()
 	var last error
 	for {
 		err := once(limited, ask)
-		var decided *app.ExitError
+		var decided *ExitError
 		if err == nil || errors.As(err, &decided) {
 			return err
 		}
@@ -38,16 +37,16 @@ func persist(ctx context.Context, whom, setting string, ask func(context.Context
 		select {
 		case <-limited.Done():
 			if ctx.Err() != nil {
-				return app.Unknown(errStopped)
+				return Unknown(errStopped)
 			}
-			return app.Unknown(fmt.Errorf("%s was %w: %w; check %s, then run the same again", whom, errAwayAfter, last, setting))
+			return Unknown(fmt.Errorf("%s was %w: %w; check %s, then run the same again", whom, errAwayAfter, last, setting))
 		case <-time.After(tryEvery):
 		}
 	}
 }
 
 func once(ctx context.Context, ask func(context.Context) error) error {
-	limited, cancel := context.WithTimeoutCause(ctx, askTime, errAskTime)
+	limited, cancel := context.WithTimeoutCause(ctx, oneAsk, errOneAsk)
 	defer cancel()
 	err := ask(limited)
 	if cause := context.Cause(limited); err != nil && cause != nil && !errors.Is(err, cause) {
