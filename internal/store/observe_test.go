@@ -29,6 +29,12 @@ func TestCounts(t *testing.T) {
 	if counts["a"] != (store.Counts{Pending: 1, Delivered: 2, Failed: 2}) || counts["b"] != (store.Counts{Pending: 1}) || len(counts) != 2 {
 		t.Errorf("%+v", counts)
 	}
+	// What is purged is no longer there, and was not pending.
+	f.exec(`INSERT INTO ferry.purged (route, topic, topic_id, partition, delivered, failed)
+		SELECT route, topic, topic_id, partition, 2, 1 FROM ferry.ledger WHERE route = 'a'`)
+	if counts, err = f.store.Counts(t.Context()); err != nil || counts["a"] != (store.Counts{Pending: 1, Failed: 1}) {
+		t.Errorf("after a purge: %+v, %v", counts, err)
+	}
 }
 
 func TestHeartbeat(t *testing.T) {
