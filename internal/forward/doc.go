@@ -8,7 +8,8 @@
 // in this package may widen that window. So one Deliver is at most one request on the wire (see package send), nothing
 // is repeated here, and a request whose end we did not wait for, because the process stops, is Aborted: not judged, not
 // counted, sent again later. Every request carries the header Idempotency-Key: <route>/<message key>, the same in all
-// attempts and after any crash, so that the receiver can close the window.
+// attempts and after any crash, so that the receiver can close the window. A replay changes it only when it is told to; it
+// then ends in #r<n>, the same in all attempts of that replay.
 //
 // # Verdicts
 //

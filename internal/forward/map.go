@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/ferry-forward/ferry/internal/forward/decode"
@@ -186,7 +187,11 @@ func (d *Deliverer) finish(header http.Header, m *message.Message, hasBody bool)
 		setDefault(header, "Content-Type", d.contentType())
 	}
 	setDefault(header, "User-Agent", d.userAgent)
-	header.Set(d.route.Request.IdempotencyHeader, send.EncodeKey(d.route.Name+"/"+m.Key))
+	key := d.route.Name + "/" + m.Key
+	if m.KeyRevision > 0 {
+		key += "#r" + strconv.Itoa(m.KeyRevision)
+	}
+	header.Set(d.route.Request.IdempotencyHeader, send.EncodeKey(key))
 }
 
 func setDefault(header http.Header, name, value string) {

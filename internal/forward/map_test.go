@@ -272,6 +272,21 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
+// A replay that asked for a new key is sent under it, in all its attempts.
+func TestNewIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, "request: {url: URL/in, idempotency_header: X-Id}")
+	g.Always(g500())
+	m := record("{}")
+	m.Key, m.KeyRevision = "a b", 12
+	for range 2 {
+		g.Deliver(context.Background(), m, due())
+		if got := g.last(t).Header.Get("X-Id"); got != "r/a%20b#r12" {
+			t.Errorf("key %q", got)
+		}
+	}
+}
+
 func TestNoTimestamp(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, "request: {url: URL/in, body: '[$timestamp]'}")

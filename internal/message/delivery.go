@@ -9,6 +9,8 @@ type Message struct {
 	Key   string // message key, normalized
 	Record
 	ReceivedAt time.Time
+	// KeyRevision counts the replays that asked for a new Idempotency-Key, which then ends in #r<n>.
+	KeyRevision int
 }
 
 // Delivery is the state of a message's delivery as its job found it.

@@ -25,10 +25,10 @@
 // # What is locked
 //
 // In Save: positions of the batch's partitions, then message keys (a second transaction that inserts an equal key waits
-// for the first), then the ledger's rows, sorted. In Settle, Reopen and Rehome: jobs that have ended, where reconcile is at
-// work, then deliveries, then failures and unsettled, then the tallies' rows, sorted, as the last statement, because they
-// are hot. Two transactions can meet crosswise on message keys or deliveries only; Postgres
-// then ends one of them (40P01), and it is run again.
+// for the first), then the ledger's rows, sorted. In Settle, Rehome and replays: the replay's own row, or jobs that have
+// ended, where reconcile is at work, then deliveries, then failures and unsettled, then the tallies' rows, sorted and last,
+// because they are hot. Two transactions can meet crosswise on message keys or deliveries only; Postgres then ends one of
+// them (40P01), and it is run again.
 //
 // Nothing is ever held while a request is on its way, and every statement, lock wait and idle transaction has a limit
 // (see Open).

@@ -58,7 +58,7 @@ func item(r *storedb.MessagesLoadRow) (*Item, error) {
 	}
 	return &Item{
 		message.Message{
-			ID: r.ID, Route: r.Route, Key: r.MessageKey, ReceivedAt: r.ReceivedAt.Time,
+			ID: r.ID, Route: r.Route, Key: r.MessageKey, ReceivedAt: r.ReceivedAt.Time, KeyRevision: int(r.KeyRevision),
 			Record: message.Record{
 				Position: message.Position{
 					TopicPartition: message.TopicPartition{Topic: r.Topic, Partition: r.Partition},

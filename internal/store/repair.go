@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -141,7 +140,11 @@ func (h *rehoming) run(ctx context.Context, forwarder string) ([]Repaired, error
 	if err := h.s.q.UnsettledAdd(ctx, h.tx, append(ids, restarted...)); err != nil {
 		return nil, err
 	}
-	return done, h.s.takeBackFailures(ctx, h.tx, h.repaired, forwarder)
+	sums := tallies{}
+	for _, route := range h.repaired {
+		sums.add(forwarder, route, tally{failed: -1})
+	}
+	return done, h.s.addTallies(ctx, h.tx, sums)
 }
 
 // later is a time to wait for, or none: a job that is due is inserted for now, by the database's clock.
@@ -178,23 +181,6 @@ func (h *rehoming) move(ctx context.Context, ids []int64, jobs []forwardJob, don
 		done[i].JobID = cmp.Or(now[done[i].MessageID], done[i].JobID)
 	}
 	return h.s.q.DeliveriesMoveJob(ctx, h.tx, ids, made)
-}
-
-// takeBackFailures takes messages that are no longer failed out of the sums: message → route.
-func (s *Store) takeBackFailures(ctx context.Context, tx pgx.Tx, messages map[int64]string, forwarder string) error {
-	byRoute := map[string]int64{}
-	for _, route := range messages {
-		byRoute[route]--
-	}
-	var p storedb.TalliesAddParams
-	for _, route := range slices.Sorted(maps.Keys(byRoute)) {
-		p.Slots, p.Routes = append(p.Slots, slot(forwarder)), append(p.Routes, route)
-		p.Delivered, p.Failed = append(p.Delivered, 0), append(p.Failed, byRoute[route])
-	}
-	if len(p.Routes) == 0 {
-		return nil
-	}
-	return s.q.TalliesAdd(ctx, tx, p)
 }
 
 // cancelledDetail is the detail of a message whose job was cancelled.
@@ -313,32 +299,3 @@ func (st *settling) tellCancelled(ctx context.Context, tx pgx.Tx, passed []int) 
 
 // OwnErrorPrefix begins every error of a job that Ferry itself gave it.
 const OwnErrorPrefix = "ferry: "
-
-// Reopen makes a failed message pending again, as a replay of its own job, if the job owns it: its attempts and its max_age
-// start anew, and what its failure left is taken back. It returns when the message is due from; the zero time, when it was
-// not failed or is another job's.
-func (s *Store) Reopen(ctx context.Context, messageID, jobID int64, forwarder string) (time.Time, error) {
-	var due time.Time
-	err := s.inTx(ctx, opOrphans("replaying", 1), func(tx pgx.Tx) error {
-		due = time.Time{}
-		rows, err := s.q.DeliveryReopen(ctx, tx, messageID, jobID)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		due = rows[0].Time
-		ids := []int64{messageID}
-		gone, err := s.q.FailuresForget(ctx, tx, ids)
-		if err != nil {
-			return err
-		}
-		if err := s.q.UnsettledAdd(ctx, tx, ids); err != nil {
-			return err
-		}
-		routes := make(map[int64]string, len(gone))
-		for _, g := range gone {
-			routes[g.MessageID] = g.Route
-		}
-		return s.takeBackFailures(ctx, tx, routes, forwarder)
-	})
-	return due, err
-}

@@ -276,28 +276,38 @@ type tallyKey struct {
 	route string
 }
 
+// tally is what is added to a route's sums.
+type tally struct{ delivered, failed int64 }
+
+// tallies are the additions of one transaction.
+type tallies map[tallyKey]tally
+
+func (t tallies) add(forwarder, route string, n tally) {
+	k := tallyKey{slot(forwarder), route}
+	was := t[k]
+	t[k] = tally{was.delivered + n.delivered, was.failed + n.failed}
+}
+
 // tallySlots is how many rows a route's sums are spread over.
 const tallySlots = 16
 
-// tally adds to the sums. Its rows are the ones that every forwarder writes: they are locked from here to the commit,
-// which comes at once.
 func (st *settling) tally(ctx context.Context, tx pgx.Tx, passed []int) error {
-	type sum struct{ delivered, failed int64 }
-	sums := map[tallyKey]sum{}
+	sums := tallies{}
 	for _, i := range passed {
-		o := &st.outcomes[i]
-		k := tallyKey{slot(o.Forwarder), o.Route}
-		t := sums[k]
-		switch o.Status {
+		switch o := &st.outcomes[i]; o.Status {
 		case message.StatusDelivered:
-			t.delivered++
+			sums.add(o.Forwarder, o.Route, tally{delivered: 1})
 		case message.StatusFailed:
-			t.failed++
+			sums.add(o.Forwarder, o.Route, tally{failed: 1})
 		case message.StatusPending:
-			continue
 		}
-		sums[k] = t
 	}
+	return st.s.addTallies(ctx, tx, sums)
+}
+
+// addTallies adds to the sums. Its rows are the ones that every forwarder writes: they are locked from here to the commit,
+// which comes at once.
+func (s *Store) addTallies(ctx context.Context, tx pgx.Tx, sums tallies) error {
 	if len(sums) == 0 {
 		return nil
 	}
@@ -308,7 +318,7 @@ func (st *settling) tally(ctx context.Context, tx pgx.Tx, passed []int) error {
 		p.Slots, p.Routes = append(p.Slots, k.slot), append(p.Routes, k.route)
 		p.Delivered, p.Failed = append(p.Delivered, sums[k].delivered), append(p.Failed, sums[k].failed)
 	}
-	if err := st.s.q.TalliesAdd(ctx, tx, p); err != nil {
+	if err := s.q.TalliesAdd(ctx, tx, p); err != nil {
 		return fmt.Errorf("adding to the tallies: %w", err)
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ferry-forward/ferry/internal/forward"
 	"github.com/ferry-forward/ferry/internal/message"
+	"github.com/ferry-forward/ferry/internal/store"
 	"github.com/ferry-forward/ferry/internal/worker"
 	"github.com/ferry-forward/ferry/riverjobs"
 )
@@ -288,6 +289,77 @@ func TestCancelOwnJobInFlight(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Replays by command run beside the worker: failed messages whose jobs still run, were retried in River UI, or have ended.
+// Each replay sends once, and the jobs that owned the messages before do nothing more.
+func TestReplayBesideTheWorker(t *testing.T) {
+	t.Parallel()
+	const n = 40
+	g := newRig(t, 20)
+	g.add(n)
+	var up atomic.Bool
+	g.start(options{}, func(_ context.Context, m *message.Message, _ *message.Delivery) forward.Result {
+		if up.Load() || m.ID%4 == 0 {
+			return delivered()
+		}
+		return failed(message.Rejected, message.Reject, 400)
+	})
+	filter := store.ReplayFilter{Status: message.StatusFailed, Routes: []string{"r"}}
+	sel, err := g.store.SelectReplay(t.Context(), filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay := func(text string) (replayed int) {
+		t.Helper()
+		r, err := g.store.BeginReplay(t.Context(), text, true)
+		for step := (store.ReplayStep{}); err == nil && !step.Finished; replayed += step.Replayed {
+			step, err = g.store.StepReplay(t.Context(), r.ID, sel, 3)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return replayed
+	}
+	// While they fail, and the jobs that show them as failed have not run yet: each is replayed once a replay.
+	sent := int64(n)
+	for round := range 5 {
+		sent += int64(replay(fmt.Sprint("round ", round)))
+	}
+	g.is("0", `SELECT count(*)::text FROM ferry.deliveries WHERE status = 'pending'`)
+	g.is("0", `SELECT count(*)::text FROM ferry.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')`)
+	g.is(fmt.Sprint(sent), `SELECT count(*)::text FROM ferry.attempts`)
+	g.sums()
+	// Their jobs are retried in River UI in the moment of the replay.
+	g.is("30", `SELECT count(*)::text FROM ferry.failures`)
+	up.Store(true)
+	retried := make(chan struct{})
+	var keys []string
+	for i := range n {
+		if key := fmt.Sprintf("k%d", i); (i+1)%4 != 0 {
+			keys = append(keys, key)
+		}
+	}
+	ids := make([]int64, len(keys))
+	for i, key := range keys {
+		ids[i] = g.job(key)
+	}
+	go func() {
+		defer close(retried)
+		op := g.operator()
+		for i := range ids {
+			if _, err := op.JobRetry(context.Background(), ids[len(ids)-1-i]); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	replay("at last")
+	<-retried
+	g.is(fmt.Sprint(n), `SELECT count(*)::text FROM ferry.deliveries WHERE status = 'delivered'`)
+	g.is("0", `SELECT count(*)::text FROM ferry.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')`)
+	g.is(fmt.Sprint(sent+30), `SELECT count(*)::text FROM ferry.attempts`)
+	g.sums()
+	g.orphanless()
 }
 
 const rescue = `UPDATE ferry.river_job SET state = 'available', scheduled_at = now(), finalized_at = NULL, errors = array_append(errors,

@@ -5,7 +5,7 @@ SELECT
     clock_timestamp()::timestamptz AS now,
     m.id, m.route, m.message_key, m.topic, m.topic_id, m.partition, m."offset", m.kafka_key, m.headers, m.payload,
     m.produced_at, m.received_at,
-    d.job_id, d.status, d.reason, d.detail, d.attempts, d.requests, d.due_from, d.next_attempt_at
+    d.job_id, d.status, d.reason, d.detail, d.attempts, d.requests, d.due_from, d.next_attempt_at, d.key_revision
 FROM ferry.messages AS m
 JOIN ferry.deliveries AS d ON d.message_id = m.id
 WHERE m.id = ANY(@ids::bigint[]);
@@ -126,13 +126,33 @@ WHERE d.message_id = ANY(
 ORDER BY d.message_id
 FOR UPDATE OF d;
 
--- name: DeliveryReopen :many
--- The fence of a replay: only a failed message that the job owns.
+-- name: DeliveriesSettledLock :many
+-- The fence of a replay: settled messages, locked in order, with what their new jobs need.
+SELECT
+    d.message_id, d.route, COALESCE(d.job_id, 0)::bigint AS job_id, COALESCE(d.reason, '')::text AS reason,
+    m.message_key, m.payload_bytes
+FROM ferry.deliveries AS d
+CROSS JOIN LATERAL (
+    SELECT x.message_key, COALESCE(octet_length(x.payload), 0)::bigint AS payload_bytes
+    FROM ferry.messages AS x
+    WHERE x.id = d.message_id
+    LIMIT 1
+) AS m
+WHERE d.message_id = ANY(@message_ids::bigint[]) AND d.status = @status AND d.settled_at <= @settled_to::timestamptz
+ORDER BY d.message_id
+FOR UPDATE OF d;
+
+-- name: DeliveriesReopen :many
+-- Of settled messages that are locked: pending, as if they had never been sent, each with the job that owns it now.
 UPDATE ferry.deliveries AS d
-SET status = 'pending', reason = NULL, detail = NULL, attempts = 0, due_from = clock_timestamp(), next_attempt_at = NULL,
-    settled_at = NULL, dead_lettered_at = NULL
-WHERE d.message_id = @message_id AND d.job_id = @job_id::bigint AND d.status = 'failed'
-RETURNING d.due_from;
+SET job_id = n.job_id, status = 'pending', reason = NULL, detail = NULL, attempts = 0, due_from = clock_timestamp(),
+    next_attempt_at = NULL, settled_at = NULL, dead_lettered_at = NULL,
+    key_revision = d.key_revision + CASE WHEN @new_key::bool THEN 1 ELSE 0 END
+FROM (
+    SELECT unnest(@message_ids::bigint[]) AS message_id, unnest(@job_ids::bigint[]) AS job_id
+) AS n
+WHERE d.message_id = n.message_id
+RETURNING d.message_id, d.due_from;
 
 -- name: FailuresForget :many
 DELETE FROM ferry.failures AS f WHERE f.message_id = ANY(@message_ids::bigint[]) RETURNING f.message_id, f.route;

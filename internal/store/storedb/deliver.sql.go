@@ -110,6 +110,44 @@ func (q *Queries) DeliveriesMoveJob(ctx context.Context, db DBTX, messageIds []i
 	return err
 }
 
+const deliveriesReopen = `-- name: DeliveriesReopen :many
+UPDATE ferry.deliveries AS d
+SET job_id = n.job_id, status = 'pending', reason = NULL, detail = NULL, attempts = 0, due_from = clock_timestamp(),
+    next_attempt_at = NULL, settled_at = NULL, dead_lettered_at = NULL,
+    key_revision = d.key_revision + CASE WHEN $1::bool THEN 1 ELSE 0 END
+FROM (
+    SELECT unnest($2::bigint[]) AS message_id, unnest($3::bigint[]) AS job_id
+) AS n
+WHERE d.message_id = n.message_id
+RETURNING d.message_id, d.due_from
+`
+
+type DeliveriesReopenRow struct {
+	MessageID int64
+	DueFrom   pgtype.Timestamptz
+}
+
+// Of settled messages that are locked: pending, as if they had never been sent, each with the job that owns it now.
+func (q *Queries) DeliveriesReopen(ctx context.Context, db DBTX, newKey bool, messageIds []int64, jobIds []int64) ([]DeliveriesReopenRow, error) {
+	rows, err := db.Query(ctx, deliveriesReopen, newKey, messageIds, jobIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DeliveriesReopenRow
+	for rows.Next() {
+		var i DeliveriesReopenRow
+		if err := rows.Scan(&i.MessageID, &i.DueFrom); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deliveriesSettle = `-- name: DeliveriesSettle :many
 UPDATE ferry.deliveries AS d
 SET job_id = COALESCE(NULLIF(o.new_job_id, 0), d.job_id),
@@ -198,28 +236,52 @@ func (q *Queries) DeliveriesSettle(ctx context.Context, db DBTX, arg DeliveriesS
 	return items, nil
 }
 
-const deliveryReopen = `-- name: DeliveryReopen :many
-UPDATE ferry.deliveries AS d
-SET status = 'pending', reason = NULL, detail = NULL, attempts = 0, due_from = clock_timestamp(), next_attempt_at = NULL,
-    settled_at = NULL, dead_lettered_at = NULL
-WHERE d.message_id = $1 AND d.job_id = $2::bigint AND d.status = 'failed'
-RETURNING d.due_from
+const deliveriesSettledLock = `-- name: DeliveriesSettledLock :many
+SELECT
+    d.message_id, d.route, COALESCE(d.job_id, 0)::bigint AS job_id, COALESCE(d.reason, '')::text AS reason,
+    m.message_key, m.payload_bytes
+FROM ferry.deliveries AS d
+CROSS JOIN LATERAL (
+    SELECT x.message_key, COALESCE(octet_length(x.payload), 0)::bigint AS payload_bytes
+    FROM ferry.messages AS x
+    WHERE x.id = d.message_id
+    LIMIT 1
+) AS m
+WHERE d.message_id = ANY($1::bigint[]) AND d.status = $2 AND d.settled_at <= $3::timestamptz
+ORDER BY d.message_id
+FOR UPDATE OF d
 `
 
-// The fence of a replay: only a failed message that the job owns.
-func (q *Queries) DeliveryReopen(ctx context.Context, db DBTX, messageID int64, jobID int64) ([]pgtype.Timestamptz, error) {
-	rows, err := db.Query(ctx, deliveryReopen, messageID, jobID)
+type DeliveriesSettledLockRow struct {
+	MessageID    int64
+	Route        string
+	JobID        int64
+	Reason       string
+	MessageKey   string
+	PayloadBytes int64
+}
+
+// The fence of a replay: settled messages, locked in order, with what their new jobs need.
+func (q *Queries) DeliveriesSettledLock(ctx context.Context, db DBTX, messageIds []int64, status string, settledTo pgtype.Timestamptz) ([]DeliveriesSettledLockRow, error) {
+	rows, err := db.Query(ctx, deliveriesSettledLock, messageIds, status, settledTo)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []pgtype.Timestamptz
+	var items []DeliveriesSettledLockRow
 	for rows.Next() {
-		var due_from pgtype.Timestamptz
-		if err := rows.Scan(&due_from); err != nil {
+		var i DeliveriesSettledLockRow
+		if err := rows.Scan(
+			&i.MessageID,
+			&i.Route,
+			&i.JobID,
+			&i.Reason,
+			&i.MessageKey,
+			&i.PayloadBytes,
+		); err != nil {
 			return nil, err
 		}
-		items = append(items, due_from)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -326,7 +388,7 @@ SELECT
     clock_timestamp()::timestamptz AS now,
     m.id, m.route, m.message_key, m.topic, m.topic_id, m.partition, m."offset", m.kafka_key, m.headers, m.payload,
     m.produced_at, m.received_at,
-    d.job_id, d.status, d.reason, d.detail, d.attempts, d.requests, d.due_from, d.next_attempt_at
+    d.job_id, d.status, d.reason, d.detail, d.attempts, d.requests, d.due_from, d.next_attempt_at, d.key_revision
 FROM ferry.messages AS m
 JOIN ferry.deliveries AS d ON d.message_id = m.id
 WHERE m.id = ANY($1::bigint[])
@@ -354,6 +416,7 @@ type MessagesLoadRow struct {
 	Requests      int32
 	DueFrom       pgtype.Timestamptz
 	NextAttemptAt pgtype.Timestamptz
+	KeyRevision   int32
 }
 
 // Statements of the forwarder: loading, and the settling transaction (store.Settle), in its order.
@@ -388,6 +451,7 @@ func (q *Queries) MessagesLoad(ctx context.Context, db DBTX, ids []int64) ([]Mes
 			&i.Requests,
 			&i.DueFrom,
 			&i.NextAttemptAt,
+			&i.KeyRevision,
 		); err != nil {
 			return nil, err
 		}
