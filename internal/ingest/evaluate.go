@@ -18,8 +18,11 @@ import (
 type evaluator struct {
 	routes  []*route.Route
 	readers sync.Map // by topic, []*route.Route: the writers look up and fill in side by side
-	metrics Metrics
-	log     *slog.Logger
+	metrics interface {
+		KeyFallback(route string)
+		FilterError(route string)
+	}
+	log *slog.Logger
 }
 
 func newEvaluator(cfg Config) *evaluator {

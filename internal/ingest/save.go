@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -202,15 +203,26 @@ func (w *writer) canIsolate(entries []entry, err error) bool {
 	}
 	e, marked := entries[0], false
 	for i := range e.incoming {
-		if in := &e.incoming[i]; in.Result == message.IngestStored {
-			in.Result, in.Detail, marked = message.IngestUnstorable, message.Clean(err.Error(), detailBytes), true
-		}
+		marked = markUnstorable(&e.incoming[i], err) || marked
 	}
 	if marked {
-		w.g.log.Error("the database refuses a record; it is stored as failed", "topic", e.record.Topic,
-			"partition", e.record.Partition, "offset", e.record.Offset, "error", err)
+		tellUnstorable(w.g.log, e.record, err)
 	}
 	return marked
+}
+
+// markUnstorable marks what the database refused, and says whether it was not marked already.
+func markUnstorable(in *message.Incoming, err error) bool {
+	if in.Result != message.IngestStored {
+		return false
+	}
+	in.Result, in.Detail = message.IngestUnstorable, message.Clean(err.Error(), detailBytes)
+	return true
+}
+
+func tellUnstorable(log *slog.Logger, r *message.Record, err error) {
+	log.Error("the database refuses a record; it is stored as failed", "topic", r.Topic, "partition", r.Partition,
+		"offset", r.Offset, "error", err)
 }
 
 // isolate stores entries in halves, until the one to blame is alone. The halves go one after the other, so that the
@@ -235,8 +247,12 @@ func (w *writer) report(t *transaction, saved *message.Saved, took time.Duration
 	for c, n := range counts {
 		m.IngestRecords(c.topic, c.result, n)
 	}
-	for _, c := range saved.Conflicts {
-		w.g.log.Warn("two records have one message key and different values; the second is stored as failed, reason conflict",
+	tellConflicts(w.g.log, saved.Conflicts)
+}
+
+func tellConflicts(log *slog.Logger, conflicts []message.ConflictPair) {
+	for _, c := range conflicts {
+		log.Warn("two records have one message key and different values; the second is stored as failed, reason conflict",
 			"route", c.Route, "message_key", c.Key, "first", c.First.String(), "second", c.Second.String())
 	}
 }

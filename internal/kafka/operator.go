@@ -26,10 +26,15 @@ type Operator struct {
 // for that member's.
 var ofMembers = append([]string{"group.instance.id", "group.protocol", "group.remote.assignor"}, leaveOut...)
 
+func withoutMembers(properties map[string]string) map[string]string {
+	rest := maps.Clone(properties)
+	maps.DeleteFunc(rest, func(name, _ string) bool { return slices.Contains(ofMembers, name) })
+	return rest
+}
+
 // NewOperator connects to nothing yet. It fails on wrong properties.
 func NewOperator(cfg Config) (*Operator, error) {
-	cfg.Properties = maps.Clone(cfg.Properties)
-	maps.DeleteFunc(cfg.Properties, func(name, _ string) bool { return slices.Contains(ofMembers, name) })
+	cfg.Properties = withoutMembers(cfg.Properties)
 	seen := &bystander{}
 	c, err := New(cfg, seen)
 	if err != nil {

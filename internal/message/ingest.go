@@ -28,12 +28,31 @@ type Batch struct {
 	Group    string
 	Incoming []Incoming
 	Advances []Advance
+	// Again is set for records of one partition that are read once more on purpose. They move no position.
+	Again *Again
+}
+
+// Again asks for what is missing to be put back: a message that was deleted, and one that the database refused when its
+// record was read.
+type Again struct {
+	Missing map[string]Missing // by route
+}
+
+// Missing is what the sums of a route count in a partition although nobody finds it: messages that were deleted, and not by
+// retention. One that is put back was counted before, and is not counted once more.
+type Missing struct {
+	Messages int64 // of the partition
+	From     int64 // the first offset that one of them can have
+	// Delivered and Failed are how many messages of the whole route were so when they were deleted.
+	Delivered, Failed int64
 }
 
 // Saved is what a batch became. Results[i] belongs to Batch.Incoming[i].
 type Saved struct {
 	Results   []IngestResult
 	Conflicts []ConflictPair
+	// Missing is what is left of Batch.Again's after it.
+	Missing map[string]Missing
 }
 
 // ConflictPair names the positions of two different payloads under one key.

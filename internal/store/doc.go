@@ -12,6 +12,10 @@
 // When the connection is lost during the commit, nobody knows whether it took place. Trying again is safe: if it did,
 // the positions have moved, and the caller reads them anew.
 //
+// Records that are read once more on purpose (Batch.Again) take the same way, without positions: there is nothing to be fenced off
+// from, since all that can happen is that a message is there already. Only then is a message deleted to be stored anew: one
+// that the database refused when its record was read.
+//
 // # The fence
 //
 // deliveries.job_id names the one job that owns a message. Settle changes a delivery only WHERE job_id is the job's own
@@ -25,10 +29,11 @@
 // # What is locked
 //
 // In Save: positions of the batch's partitions, then message keys (a second transaction that inserts an equal key waits
-// for the first), then the ledger's rows, sorted. In Settle, Rehome and replays: the replay's own row, or jobs that have
-// ended, where reconcile is at work, then deliveries, then failures and unsettled, then the tallies' rows, sorted and last,
-// because they are hot. Two transactions can meet crosswise on message keys or deliveries only; Postgres then ends one of
-// them (40P01), and it is run again.
+// for the first), then the ledger's rows, sorted; before the keys, and after the ledger, a batch that is read again locks
+// deliveries and purged, and the tallies. In Settle, Rehome and replays: the replay's own row, or jobs that have ended,
+// where reconcile is at work, then deliveries, then failures and unsettled, then the tallies' rows, sorted and last, because
+// they are hot. Two transactions can meet crosswise on message keys or deliveries only; Postgres then ends one of them
+// (40P01), and it is run again.
 //
 // Nothing is ever held while a request is on its way, and every statement, lock wait and idle transaction has a limit
 // (see Open).

@@ -44,17 +44,25 @@ func (s *sums) add(r message.IngestResult) {
 	}
 }
 
-// addToLedger is the last statement of the ingest transaction.
-func (s *Store) addToLedger(ctx context.Context, tx pgx.Tx, incoming []message.Incoming, results []message.IngestResult) error {
+func keyOf(in *message.Incoming) ledgerKey {
+	return ledgerKey{in.Route, in.Record.TopicPartition, in.Record.TopicID}
+}
+
+// sumUp adds up what became of a batch.
+func sumUp(incoming []message.Incoming, results []message.IngestResult) map[ledgerKey]*sums {
 	rows := map[ledgerKey]*sums{}
 	for i := range incoming {
-		in := &incoming[i]
-		k := ledgerKey{in.Route, in.Record.TopicPartition, in.Record.TopicID}
+		k := keyOf(&incoming[i])
 		if rows[k] == nil {
 			rows[k] = &sums{}
 		}
 		rows[k].add(results[i])
 	}
+	return rows
+}
+
+// addToLedger is the last statement of the ingest transaction.
+func (s *Store) addToLedger(ctx context.Context, tx pgx.Tx, rows map[ledgerKey]*sums) error {
 	if len(rows) == 0 {
 		return nil
 	}

@@ -92,10 +92,19 @@ func (s *Store) save(ctx context.Context, b *message.Batch, rows []row) (*messag
 		if err := s.advance(ctx, tx, b); err != nil {
 			return err
 		}
-		if err := (&saving{s: s, tx: tx, rows: rows, saved: saved}).run(ctx); err != nil {
+		v := &saving{s: s, tx: tx, rows: rows, saved: saved, again: b.Again}
+		if err := v.run(ctx); err != nil {
 			return err
 		}
-		return s.addToLedger(ctx, tx, b.Incoming, saved.Results)
+		sums := sumUp(b.Incoming, saved.Results)
+		if b.Again == nil {
+			return s.addToLedger(ctx, tx, sums)
+		}
+		known := v.known(b.Incoming, sums)
+		if err := s.addToLedger(ctx, tx, sums); err != nil {
+			return err
+		}
+		return s.takeFromTallies(ctx, tx, known)
 	})
 	return saved, err
 }
@@ -106,9 +115,11 @@ type saving struct {
 	tx    pgx.Tx
 	rows  []row
 	saved *message.Saved
+	again *message.Again // nil: the records are read in their turn
 
-	news   []newMessage
-	failed []failedMessage
+	retried map[int]bool // by the index in the batch: the record's message was deleted to be stored anew
+	news    []newMessage
+	failed  []failedMessage
 }
 
 // stored is the message that holds a key: of this batch or an earlier one.
@@ -118,6 +129,11 @@ type stored struct {
 }
 
 func (v *saving) run(ctx context.Context) error {
+	if v.again != nil {
+		if err := v.dropUnstorable(ctx); err != nil {
+			return err
+		}
+	}
 	// Of several records with one key the first is the message. The others are compared with it here, since the
 	// statement would only say that they exist.
 	first := make(map[routeKey]int, len(v.rows))

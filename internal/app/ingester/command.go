@@ -34,6 +34,7 @@ func Command() *cobra.Command {
 			},
 		},
 		skipCommand(),
+		rereadCommand(),
 	)
 	return root
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/ferry-forward/ferry/internal/config"
 	"github.com/ferry-forward/ferry/internal/ingest"
 	"github.com/ferry-forward/ferry/internal/kafka"
+	"github.com/ferry-forward/ferry/internal/route"
 	"github.com/ferry-forward/ferry/internal/store"
 )
 
@@ -16,15 +17,11 @@ const extraConns = 2
 
 // start starts what takes records in, and registers every stop on s.Life.
 func start(ctx context.Context, cfg *config.Ingester, s *app.Setup) error {
-	jobSizes := make(map[string]int, len(s.Routes.Routes))
-	for _, r := range s.Routes.Routes {
-		jobSizes[r.Name] = r.JobSize
-	}
 	conns := cfg.DatabaseMaxConns
 	if conns == 0 {
 		conns = cfg.Writers + extraConns
 	}
-	st, err := s.OpenStore(ctx, &cfg.Common, store.Config{JobSizes: jobSizes, MaxConns: conns, AppName: "ferry-ingester"})
+	st, err := s.OpenStore(ctx, &cfg.Common, store.Config{JobSizes: jobSizes(s.Routes), MaxConns: conns, AppName: "ferry-ingester"})
 	if err != nil {
 		return err
 	}
@@ -49,6 +46,14 @@ func start(ctx context.Context, cfg *config.Ingester, s *app.Setup) error {
 	}
 	s.WatchDatabase(ctx, check)
 	return startIngest(ctx, cfg, s, st, installation)
+}
+
+func jobSizes(file *route.File) map[string]int {
+	sizes := make(map[string]int, len(file.Routes))
+	for _, r := range file.Routes {
+		sizes[r.Name] = r.JobSize
+	}
+	return sizes
 }
 
 func startIngest(ctx context.Context, cfg *config.Ingester, s *app.Setup, st *store.Store, installation string) error {

@@ -53,26 +53,44 @@ func skipCommand() *cobra.Command {
 
 // skipTarget reads the flags.
 func skipTarget(topic, partition, to string) (message.StoredPosition, error) {
+	at := message.StoredPosition{TopicPartition: message.TopicPartition{Topic: topic}}
+	if missing := unset([][2]string{{"--topic", topic}, {"--partition", partition}, {"--to", to}}); missing != "" {
+		return at, fmt.Errorf("ingester skip lacks %s; it takes --topic T --partition P --to N, N being the next offset to read", missing)
+	}
+	var err error
+	if at.Partition, err = partitionOf(partition); err != nil {
+		return at, err
+	}
+	at.NextOffset, err = offsetOf("--to", to, "the next offset to read")
+	return at, err
+}
+
+// unset lists those of the flags that have no value.
+func unset(flags [][2]string) string {
 	var missing []string
-	for _, f := range [][2]string{{"--topic", topic}, {"--partition", partition}, {"--to", to}} {
+	for _, f := range flags {
 		if f[1] == "" {
 			missing = append(missing, f[0])
 		}
 	}
-	at := message.StoredPosition{TopicPartition: message.TopicPartition{Topic: topic}}
-	if len(missing) > 0 {
-		return at, fmt.Errorf("ingester skip lacks %s; it takes --topic T --partition P --to N, N being the next offset to read",
-			strings.Join(missing, ", "))
-	}
-	p, err := strconv.ParseInt(partition, 10, 32)
+	return strings.Join(missing, ", ")
+}
+
+func partitionOf(value string) (int32, error) {
+	p, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || p < 0 {
-		return at, fmt.Errorf("--partition: %q is not the number of a partition; give a whole number from 0 on", partition)
+		return 0, fmt.Errorf("--partition: %q is not the number of a partition; give a whole number from 0 on", value)
 	}
-	at.Partition = int32(p)
-	if at.NextOffset, err = strconv.ParseInt(to, 10, 64); err != nil || at.NextOffset < 0 {
-		return at, fmt.Errorf("--to: %q is not an offset; give the next offset to read, a whole number from 0 on", to)
+	return int32(p), nil
+}
+
+// offsetOf reads the value of a flag that is an offset, of which what says the meaning.
+func offsetOf(flag, value, what string) (int64, error) {
+	offset, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || offset < 0 {
+		return 0, fmt.Errorf("%s: %q is not an offset; give %s, a whole number from 0 on", flag, value, what)
 	}
-	return at, nil
+	return offset, nil
 }
 
 // skip goes on at the offset, whose topic id is not known yet.
@@ -141,19 +159,8 @@ func (s *skipping) run(ctx context.Context) error {
 }
 
 func (s *skipping) askDatabase(ctx context.Context) error {
-	var schema *store.SchemaError
-	var database *store.Error
-	err := s.store.CheckSchema(ctx)
-	if errors.As(err, &schema) {
-		return app.Usage(err)
-	}
-	if err == nil {
-		err = s.store.CheckDurability(ctx)
-	}
+	err := checkDatabase(ctx, s.store)
 	if err != nil {
-		if !errors.As(err, &database) {
-			return app.Usage(err)
-		}
 		return err
 	}
 	if s.installation, err = s.store.Installation(ctx); err != nil {
@@ -162,6 +169,23 @@ func (s *skipping) askDatabase(ctx context.Context) error {
 	rows, err := s.store.Positions(ctx, s.cfg.KafkaGroup, []message.TopicPartition{s.to.TopicPartition})
 	if err == nil && len(rows) > 0 {
 		s.row = &rows[0]
+	}
+	return err
+}
+
+// checkDatabase refuses a database that an ingester would not store into.
+func checkDatabase(ctx context.Context, st *store.Store) error {
+	var schema *store.SchemaError
+	var database *store.Error
+	err := st.CheckSchema(ctx)
+	if errors.As(err, &schema) {
+		return app.Usage(err)
+	}
+	if err == nil {
+		err = st.CheckDurability(ctx)
+	}
+	if err != nil && !errors.As(err, &database) {
+		return app.Usage(err)
 	}
 	return err
 }
@@ -177,9 +201,9 @@ func (s *skipping) position() (int64, error) {
 	var none message.TopicID
 	switch {
 	case k.Partitions == 0:
-		return 0, fmt.Errorf("topic %s does not exist in Kafka; look at --topic and FERRY_KAFKA_BROKERS", s.to.Topic)
+		return 0, noTopic(s.to.TopicPartition)
 	case int(s.to.Partition) >= k.Partitions:
-		return 0, fmt.Errorf("topic %s has no partition %d, its last one is %d; look at --partition", s.to.Topic, s.to.Partition, k.Partitions-1)
+		return 0, noPartition(s.to.TopicPartition, k.Partitions)
 	case s.row != nil && s.row.TopicID != k.TopicID && s.row.TopicID != none:
 		return 0, s.recreated()
 	case s.row != nil && s.foreign() && c.Offset < s.row.NextOffset:
@@ -199,6 +223,14 @@ func (s *skipping) position() (int64, error) {
 		return 0, s.behind(at)
 	}
 	return at, nil
+}
+
+func noTopic(tp message.TopicPartition) error {
+	return fmt.Errorf("topic %s does not exist in Kafka; look at --topic and FERRY_KAFKA_BROKERS", tp.Topic)
+}
+
+func noPartition(tp message.TopicPartition, partitions int) error {
+	return fmt.Errorf("topic %s has no partition %d, its last one is %d; look at --partition", tp.Topic, tp.Partition, partitions-1)
 }
 
 // foreign says whether an operator, or what read the topic before Ferry, committed the group's offset.
