@@ -257,8 +257,10 @@ func TestReplayFilters(t *testing.T) {
 		"before":   {store.ReplayFilter{Routes: routesAB, Until: at(-60)}, "false"},
 		"after":    {store.ReplayFilter{Routes: routesAB, Since: at(600)}, "false"},
 		"no route": {store.ReplayFilter{}, "false"},
-		"all of it": {store.ReplayFilter{Routes: []string{"a"}, Reasons: []message.Reason{message.Rejected}, Since: at(5), Until: at(30)},
-			"d.route = 'a' AND d.reason = 'rejected' AND m.received_at >= '2026-01-01T00:05Z' AND m.received_at < '2026-01-01T00:30Z'"},
+		"all of it": {
+			store.ReplayFilter{Routes: []string{"a"}, Reasons: []message.Reason{message.Rejected}, Since: at(5), Until: at(30)},
+			"d.route = 'a' AND d.reason = 'rejected' AND m.received_at >= '2026-01-01T00:05Z' AND m.received_at < '2026-01-01T00:30Z'",
+		},
 	} {
 		c.filter.Status = message.StatusFailed
 		want := f.value("SELECT count(*) FROM ferry.messages m JOIN ferry.deliveries d ON d.message_id = m.id WHERE " + c.where)
