@@ -42,6 +42,7 @@ type Metrics struct {
 	breakers    *prometheus.GaugeVec
 	deadLetters *prometheus.CounterVec
 	reconciled  prometheus.Counter
+	purged      *prometheus.CounterVec
 	clockSkew   prometheus.Gauge
 	inFlight    inFlight
 }
@@ -82,6 +83,8 @@ func NewMetrics(o MetricsOptions) *Metrics {
 		reconciled: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ferry_reconciled_total", Help: "Messages that had no live job, or were changed by SQL, and were taken up by this process.",
 		}),
+		purged: counters("ferry_purged_total",
+			"Messages that this process deleted after their retention, by the status they had.", "route", "status"),
 		clockSkew: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "ferry_clock_skew_seconds", Help: "How far the database's clock is ahead of this host's.",
 		}),
@@ -127,12 +130,15 @@ func (m *Metrics) ServeIngest() {
 
 // ServeForward adds the forwarder's series to what is served.
 func (m *Metrics) ServeForward() {
-	m.registry.MustRegister(m.attempts, m.requests, m.endToEnd, m.slots, m.connections, m.breakers, m.reconciled, m.clockSkew)
+	m.registry.MustRegister(m.attempts, m.requests, m.endToEnd, m.slots, m.connections, m.breakers, m.reconciled, m.purged, m.clockSkew)
 	m.serveDeadLetters()
 	for _, route := range m.options.Routes {
 		m.requests.WithLabelValues(route)
 		m.endToEnd.WithLabelValues(route)
 		m.Breaker(route, message.BreakerHealthy)
+		for _, status := range []message.Status{message.StatusDelivered, message.StatusFailed} {
+			m.Purged(route, status, 0)
+		}
 		for _, state := range []string{"used", "free"} {
 			m.slots.WithLabelValues(route, state)
 		}

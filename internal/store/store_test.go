@@ -109,7 +109,9 @@ func (f *fixture) ledgerHolds() {
 	f.want(`SELECT count(*) FROM ferry.ledger WHERE consumed <> stored + duplicates + filtered + skipped_tombstones`, "0")
 	f.want(`SELECT count(*) FROM (
 		SELECT route, topic, topic_id, partition, sum(stored) AS stored FROM ferry.ledger GROUP BY 1, 2, 3, 4) l
-		FULL JOIN (SELECT route, topic, topic_id, partition, count(*) AS rows FROM ferry.messages GROUP BY 1, 2, 3, 4) m
+		FULL JOIN (SELECT route, topic, topic_id, partition, sum(n) AS rows FROM (
+			SELECT route, topic, topic_id, partition, count(*) AS n FROM ferry.messages GROUP BY 1, 2, 3, 4
+			UNION ALL SELECT route, topic, topic_id, partition, delivered + failed FROM ferry.purged) r GROUP BY 1, 2, 3, 4) m
 		USING (route, topic, topic_id, partition) WHERE COALESCE(stored, 0) <> COALESCE(rows, 0)`, "0")
 	f.want(`SELECT count(*) FROM ferry.messages m FULL JOIN ferry.deliveries d ON d.message_id = m.id WHERE m.id IS NULL OR d.message_id IS NULL`, "0")
 	f.want(`SELECT count(*) FROM ferry.deliveries d FULL JOIN ferry.failures f USING (message_id)

@@ -73,7 +73,7 @@ func (w *Reconcile) Register(bundle *river.Workers) error {
 // Periodic returns River's periodic job, which its leader inserts: when it begins to lead, and then every minute.
 func (w *Reconcile) Periodic() *river.PeriodicJob {
 	return river.NewPeriodicJob(river.PeriodicInterval(reconcileEvery), func() (river.JobArgs, *river.InsertOpts) {
-		return riverjobs.ReconcileArgs{}, riverjobs.ReconcileOpts()
+		return riverjobs.ReconcileArgs{}, riverjobs.MaintenanceOpts()
 	}, &river.PeriodicJobOpts{RunOnStart: true})
 }
 

@@ -457,7 +457,7 @@ func TestReconcileIsUnique(t *testing.T) {
 	g := newRig(t, 1)
 	insert := func() bool {
 		t.Helper()
-		r, err := g.operator().Insert(t.Context(), riverjobs.ReconcileArgs{}, riverjobs.ReconcileOpts())
+		r, err := g.operator().Insert(t.Context(), riverjobs.ReconcileArgs{}, riverjobs.MaintenanceOpts())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -155,9 +155,15 @@ func makeClient(
 	if err := reconcile.Register(workers); err != nil {
 		return nil, err //nolint:wrapcheck // says what was being done
 	}
+	retention := worker.NewRetention(worker.RetentionConfig{
+		Store: st, Logger: s.Log.Logger, Purged: s.Metrics.Purged, Routes: s.Routes.Routes,
+	})
+	if err := retention.Register(workers); err != nil {
+		return nil, err //nolint:wrapcheck // says what was being done
+	}
 	queues := w.Queues()
 	letters.Queues(queues)
-	queues[riverjobs.MaintenanceQueue] = river.QueueConfig{MaxWorkers: 1}
+	queues[riverjobs.MaintenanceQueue] = river.QueueConfig{MaxWorkers: 2} // one for each kind
 	job, rescue := times(s.Routes)
 	poll := fetchPoll
 	if cfg.PollOnly {
@@ -166,7 +172,8 @@ func makeClient(
 	client, err := river.NewClient(riverpgxv5.New(st.Pool()), &river.Config{
 		// By this id a later run knows who ran a job before: see store.RunningBefore.
 		ID:     id,
-		Schema: migrate.Schema, Workers: workers, Queues: queues, PeriodicJobs: []*river.PeriodicJob{reconcile.Periodic()}, Logger: riverLog(s.Log.Logger, cfg.LogLevel),
+		Schema: migrate.Schema, Workers: workers, Queues: queues, Logger: riverLog(s.Log.Logger, cfg.LogLevel),
+		PeriodicJobs:  []*river.PeriodicJob{reconcile.Periodic(), retention.Periodic()},
 		FetchCooldown: fetchCooldown, FetchPollInterval: poll, PollOnly: cfg.PollOnly,
 		JobTimeout: job, RescueStuckJobsAfter: rescue,
 		CompletedJobRetentionPeriod: cfg.CompletedJobRetention,
