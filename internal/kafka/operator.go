@@ -109,6 +109,19 @@ func (o *Operator) standing(ctx context.Context, tp message.TopicPartition) (s S
 	return s, err
 }
 
+// Offsets returns what the group committed in the topics, whoever reads them, and the ids of those topics that exist.
+func (o *Operator) Offsets(ctx context.Context, topics []string) (map[string]message.TopicID, []message.Committed, error) {
+	ids, err := o.c.TopicIDs(ctx, topics)
+	var committed []message.Committed
+	if err == nil {
+		committed, err = o.c.GroupOffsets(ctx, topics)
+	}
+	if trouble := o.seen.last(); err != nil && trouble != nil {
+		err = fmt.Errorf("%w (%w)", err, trouble)
+	}
+	return ids, committed, err
+}
+
 // Commit commits for a group that has no members. It returns false where the group has some: then Kafka takes commits
 // of theirs only.
 func (o *Operator) Commit(ctx context.Context, offset message.Committed) (bool, error) {

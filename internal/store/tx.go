@@ -21,7 +21,7 @@ var errVanished = errors.New("a message with an equal key was purged meanwhile")
 // do may therefore run several times and must set whatever it sets anew. Errors come back as *Error, but
 // *message.PositionsMovedError as it is.
 func (s *Store) inTx(ctx context.Context, op string, do func(pgx.Tx) error) error {
-	return s.again(ctx, op, func() error { return s.once(ctx, do) })
+	return s.again(ctx, op, func() error { return s.once(ctx, s.begin, do) })
 }
 
 // again runs do, and runs it again while the database asks for that.
@@ -49,8 +49,8 @@ func (s *Store) again(ctx context.Context, op string, do func() error) error {
 	}
 }
 
-func (s *Store) once(ctx context.Context, do func(pgx.Tx) error) error {
-	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: s.begin})
+func (s *Store) once(ctx context.Context, begin string, do func(pgx.Tx) error) error {
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
 	if err != nil {
 		return err
 	}

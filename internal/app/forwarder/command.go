@@ -27,6 +27,7 @@ func Command() *cobra.Command {
 		},
 		migrateCommand(),
 		replayCommand(),
+		auditCommand(),
 	)
 	return root
 }
