@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/ferry-forward/ferry/internal/message"
 	"github.com/ferry-forward/ferry/internal/store"
@@ -138,6 +140,22 @@ func (b *books) exec(sql string, args ...any) {
 	b.Helper()
 	if _, err := b.store.Pool().Exec(b.Context(), sql, args...); err != nil {
 		b.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// fits checks JSON against a schema in docs/schemas.
+func fits(t *testing.T, schema, text string) {
+	t.Helper()
+	s, err := jsonschema.NewCompiler().Compile(filepath.Join("../../../docs/schemas", schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if err := s.Validate(v); err != nil {
+		t.Errorf("%v\n%s", err, text)
 	}
 }
 
