@@ -107,6 +107,8 @@ FROM (
     WHERE d.status = 'pending' AND d.message_id >= @from_id
 ) AS k
 WHERE k.finding IS NOT NULL
+    -- Repaired by SQL: told as that, and put right as that.
+    AND NOT EXISTS (SELECT FROM ferry.failures AS f WHERE f.message_id = k.message_id)
     AND (
         @since::timestamptz IS NULL
         OR EXISTS (SELECT FROM ferry.messages AS m WHERE m.id = k.message_id AND m.id >= @from_id AND m.received_at >= @since)
@@ -118,7 +120,7 @@ ORDER BY k.route, k.finding;
 -- Failed messages that the lists do not have, or whose dead letter is not written.
 SELECT
     d.message_id, d.route, d.settled_at, (f.message_id IS NULL)::boolean AS unlisted,
-    (d.dead_lettered_at IS NULL AND d.route = ANY(@lettered::text[]))::boolean AS unwritten
+    COALESCE(d.dead_lettered_at IS NULL AND d.route = ANY(@lettered::text[]), false)::boolean AS unwritten
 FROM ferry.deliveries AS d
 LEFT JOIN ferry.failures AS f ON f.message_id = d.message_id
 WHERE d.status = 'failed' AND d.message_id >= @from_id

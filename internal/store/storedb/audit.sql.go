@@ -88,7 +88,7 @@ func (q *Queries) AuditDeliveriesAlone(ctx context.Context, db DBTX, examples in
 const auditFailed = `-- name: AuditFailed :many
 SELECT
     d.message_id, d.route, d.settled_at, (f.message_id IS NULL)::boolean AS unlisted,
-    (d.dead_lettered_at IS NULL AND d.route = ANY($1::text[]))::boolean AS unwritten
+    COALESCE(d.dead_lettered_at IS NULL AND d.route = ANY($1::text[]), false)::boolean AS unwritten
 FROM ferry.deliveries AS d
 LEFT JOIN ferry.failures AS f ON f.message_id = d.message_id
 WHERE d.status = 'failed' AND d.message_id >= $2
@@ -445,6 +445,8 @@ FROM (
     WHERE d.status = 'pending' AND d.message_id >= $2
 ) AS k
 WHERE k.finding IS NOT NULL
+    -- Repaired by SQL: told as that, and put right as that.
+    AND NOT EXISTS (SELECT FROM ferry.failures AS f WHERE f.message_id = k.message_id)
     AND (
         $3::timestamptz IS NULL
         OR EXISTS (SELECT FROM ferry.messages AS m WHERE m.id = k.message_id AND m.id >= $2 AND m.received_at >= $3)
