@@ -150,15 +150,18 @@ func (s *Store) AuditPositions(ctx context.Context) ([]AuditPosition, error) {
 	return auditPositions(rows), nil
 }
 
-// AuditStored says whether Ferry itself moved a position's row to where it stands, by what was stored with it. A row that
-// nothing was stored with may have been moved by hand, or over records of which nothing had to be stored.
-func (s *Store) AuditStored(ctx context.Context, p AuditPosition) (bool, error) {
-	var stored []bool
-	err := s.again(ctx, "reading who moved a position", func() (err error) {
-		stored, err = s.q.AuditPositionStored(ctx, planned{s.pool}, p.Group, p.Topic, p.Partition)
+// AuditStep says what tells that Ferry itself moved a position's row to where it stands: the offset behind the last record
+// before it that is stored, and whether the transaction that wrote the row last counted records of the partition.
+func (s *Store) AuditStep(ctx context.Context, p AuditPosition) (storedTo int64, counted bool, err error) {
+	var rows []storedb.AuditStepRow
+	err = s.again(ctx, "reading who moved a position", func() (err error) {
+		rows, err = s.q.AuditStep(ctx, planned{s.pool}, p.Group, p.Topic, p.Partition)
 		return err
 	})
-	return slices.Contains(stored, true), err
+	if err != nil || len(rows) == 0 {
+		return 0, false, err
+	}
+	return rows[0].StoredTo, rows[0].Counted, nil
 }
 
 func auditPositions(rows []storedb.AuditPositionsRow) []AuditPosition {
@@ -266,27 +269,10 @@ func (v *auditing) infer(context.Context) error {
 	return nil
 }
 
-// find looks for the first id that a message received at the time may have, by halves: times grow with the ids, but for
-// auditSlack. Ids are not without gaps, so each look takes the next one there is.
+// find looks for the first id that a message received at the time may have.
 func (v *auditing) find(ctx context.Context) error {
 	v.since = stamp(v.a.Since)
-	last, err := v.s.q.AuditLast(ctx, v.tx)
-	if err != nil {
-		return err
-	}
-	early := v.a.Since.Add(-auditSlack)
-	v.from = 1
-	for end := last + 1; v.from < end; {
-		mid := v.from + (end-v.from)/2
-		row, err := v.s.q.AuditFirst(ctx, v.tx, mid)
-		if err != nil {
-			return err
-		}
-		if row.ReceivedAt.Time.Before(early) {
-			v.from = row.ID + 1
-		} else {
-			end = mid
-		}
-	}
-	return nil
+	before, err := v.s.q.MessageBefore(ctx, v.tx, 0, stamp(v.a.Since.Add(-auditSlack)))
+	v.from = before + 1
+	return err
 }

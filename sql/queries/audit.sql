@@ -52,13 +52,6 @@ GROUP BY d.route, d.status;
 -- name: AuditFailures :many
 SELECT f.route, count(*)::bigint AS n FROM ferry.failures AS f GROUP BY f.route;
 
--- name: AuditFirst :one
--- The first message from an id on.
-SELECT m.id, m.received_at FROM ferry.messages AS m WHERE m.id >= @from_id ORDER BY m.id LIMIT 1;
-
--- name: AuditLast :one
-SELECT COALESCE(max(m.id), 0)::bigint AS id FROM ferry.messages AS m;
-
 -- name: AuditMessagesAlone :many
 SELECT m.route, count(*)::bigint AS n, ((array_agg(m.id ORDER BY m.id))[1:@examples::int])::bigint[] AS ids
 FROM ferry.messages AS m
@@ -188,20 +181,19 @@ WHERE j.kind = 'forward'
 GROUP BY j.queue
 ORDER BY j.queue;
 
--- name: AuditPositionStored :many
--- Whether Ferry itself has moved a position's row to where it stands: it stored the record before it, or the transaction
--- that moved the row is one that added to the ledger of the partition.
-SELECT (
-    EXISTS (
-        SELECT FROM ferry.ledger AS l
-        JOIN ferry.messages AS m
-            ON m.route = l.route AND m.topic_id = l.topic_id AND m.partition = l.partition AND m."offset" = p.next_offset - 1
-        WHERE l.topic = p.topic AND l.topic_id = p.topic_id AND l.partition = p.partition
-    )
-    OR EXISTS (
-        SELECT FROM ferry.ledger AS l
-        WHERE l.topic = p.topic AND l.topic_id = p.topic_id AND l.partition = p.partition AND l.xmin = p.xmin
-    )
-)::boolean AS stored
+-- name: AuditStep :many
+-- What tells that Ferry itself moved a position's row: the offset behind the last record before it that is stored, and
+-- whether the transaction that wrote the row last is one that added to the ledger of the partition.
+SELECT
+    COALESCE(max(m."offset") + 1, 0)::bigint AS stored_to,
+    COALESCE(bool_or(l.xmin = p.xmin), false)::boolean AS counted
 FROM ferry.positions AS p
+LEFT JOIN ferry.ledger AS l ON l.topic = p.topic AND l.topic_id = p.topic_id AND l.partition = p.partition
+LEFT JOIN LATERAL (
+    SELECT x."offset"
+    FROM ferry.messages AS x
+    WHERE x.route = l.route AND x.topic_id = l.topic_id AND x.partition = l.partition AND x."offset" < p.next_offset
+    ORDER BY x."offset" DESC
+    LIMIT 1
+) AS m ON true
 WHERE p."group" = @consumer_group AND p.topic = @topic AND p.partition = @partition;

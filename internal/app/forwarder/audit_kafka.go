@@ -255,15 +255,48 @@ func (c *committing) fault(s *sight, where place, row store.AuditPosition) posit
 // Ferry's own steps can stay uncommitted too:
 //
 //	an ingester stores 100–149, the row moves to 150, and it is killed before it commits 150
+//	the same with records of which nothing had to be stored, and with markers of transactions
 //	ingester skip moves the row to 200 while the group's members read nothing
 //
-// The first is told by what was stored with the step, the second, as what Kafka removed, by its sum.
+// The first is told by what was stored up to the row, or with it, and by Kafka itself, which has no records in the step. The
+// last, as what Kafka removed, is told by its sum.
 func (c *committing) movedByHand(ctx context.Context, was, is store.AuditPosition, committed message.Committed) (bool, error) {
 	if was.NextOffset != is.NextOffset || is.NextOffset-committed.Offset <= is.Skipped+is.ExpiredUnread {
 		return false, nil
 	}
-	stored, err := c.store.AuditStored(ctx, is)
-	return !stored, err
+	storedTo, counted, err := c.store.AuditStep(ctx, is)
+	from := max(committed.Offset, storedTo)
+	if err != nil || counted || from >= is.NextOffset {
+		return false, err
+	}
+	var standing kafka.Standing
+	if err := app.Persist(ctx, "Kafka", "FERRY_KAFKA_BROKERS", func(ctx context.Context) (err error) {
+		standing, err = c.operators[is.Group].Standing(ctx, is.TopicPartition)
+		return err
+	}); err != nil {
+		return false, err
+	}
+	if from = max(from, standing.First); is.NextOffset > standing.End || from >= is.NextOffset {
+		return is.NextOffset > standing.End, nil
+	}
+	return c.holds(ctx, is, from)
+}
+
+// holds says whether Kafka has a record from an offset on and before the position.
+func (c *committing) holds(ctx context.Context, p store.AuditPosition, from int64) (bool, error) {
+	settings := c.settings
+	settings.Group = p.Group
+	r, err := kafka.NewRange(settings, p.TopicPartition, from, p.NextOffset)
+	if err != nil {
+		return false, app.Usage(err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), operatorStop)
+		defer cancel()
+		_ = r.Close(ctx) // what goes on ends with the process
+	}()
+	records, _, err := r.Read(ctx, 1, 1)
+	return len(records) > 0, err
 }
 
 // text says what is wrong and what to do.

@@ -164,23 +164,6 @@ func (q *Queries) AuditFailures(ctx context.Context, db DBTX) ([]AuditFailuresRo
 	return items, nil
 }
 
-const auditFirst = `-- name: AuditFirst :one
-SELECT m.id, m.received_at FROM ferry.messages AS m WHERE m.id >= $1 ORDER BY m.id LIMIT 1
-`
-
-type AuditFirstRow struct {
-	ID         int64
-	ReceivedAt pgtype.Timestamptz
-}
-
-// The first message from an id on.
-func (q *Queries) AuditFirst(ctx context.Context, db DBTX, fromID int64) (AuditFirstRow, error) {
-	row := db.QueryRow(ctx, auditFirst, fromID)
-	var i AuditFirstRow
-	err := row.Scan(&i.ID, &i.ReceivedAt)
-	return i, err
-}
-
 const auditJobs = `-- name: AuditJobs :many
 SELECT j.queue AS route, count(*)::bigint AS n, ((array_agg(j.id ORDER BY j.id))[1:$1::int])::bigint[] AS ids
 FROM ferry.river_job AS j
@@ -227,17 +210,6 @@ func (q *Queries) AuditJobs(ctx context.Context, db DBTX, examples int32, since 
 		return nil, err
 	}
 	return items, nil
-}
-
-const auditLast = `-- name: AuditLast :one
-SELECT COALESCE(max(m.id), 0)::bigint AS id FROM ferry.messages AS m
-`
-
-func (q *Queries) AuditLast(ctx context.Context, db DBTX) (int64, error) {
-	row := db.QueryRow(ctx, auditLast)
-	var id int64
-	err := row.Scan(&id)
-	return id, err
 }
 
 const auditLedger = `-- name: AuditLedger :many
@@ -488,45 +460,6 @@ func (q *Queries) AuditPending(ctx context.Context, db DBTX, examples int32, fro
 	return items, nil
 }
 
-const auditPositionStored = `-- name: AuditPositionStored :many
-SELECT (
-    EXISTS (
-        SELECT FROM ferry.ledger AS l
-        JOIN ferry.messages AS m
-            ON m.route = l.route AND m.topic_id = l.topic_id AND m.partition = l.partition AND m."offset" = p.next_offset - 1
-        WHERE l.topic = p.topic AND l.topic_id = p.topic_id AND l.partition = p.partition
-    )
-    OR EXISTS (
-        SELECT FROM ferry.ledger AS l
-        WHERE l.topic = p.topic AND l.topic_id = p.topic_id AND l.partition = p.partition AND l.xmin = p.xmin
-    )
-)::boolean AS stored
-FROM ferry.positions AS p
-WHERE p."group" = $1 AND p.topic = $2 AND p.partition = $3
-`
-
-// Whether Ferry itself has moved a position's row to where it stands: it stored the record before it, or the transaction
-// that moved the row is one that added to the ledger of the partition.
-func (q *Queries) AuditPositionStored(ctx context.Context, db DBTX, consumerGroup string, topic string, partition int32) ([]bool, error) {
-	rows, err := db.Query(ctx, auditPositionStored, consumerGroup, topic, partition)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []bool
-	for rows.Next() {
-		var stored bool
-		if err := rows.Scan(&stored); err != nil {
-			return nil, err
-		}
-		items = append(items, stored)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const auditPositions = `-- name: AuditPositions :many
 SELECT p."group", p.topic, p.partition, p.topic_id, p.next_offset, p.expired_unread, p.skipped
 FROM ferry.positions AS p
@@ -561,6 +494,49 @@ func (q *Queries) AuditPositions(ctx context.Context, db DBTX) ([]AuditPositions
 			&i.ExpiredUnread,
 			&i.Skipped,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const auditStep = `-- name: AuditStep :many
+SELECT
+    COALESCE(max(m."offset") + 1, 0)::bigint AS stored_to,
+    COALESCE(bool_or(l.xmin = p.xmin), false)::boolean AS counted
+FROM ferry.positions AS p
+LEFT JOIN ferry.ledger AS l ON l.topic = p.topic AND l.topic_id = p.topic_id AND l.partition = p.partition
+LEFT JOIN LATERAL (
+    SELECT x."offset"
+    FROM ferry.messages AS x
+    WHERE x.route = l.route AND x.topic_id = l.topic_id AND x.partition = l.partition AND x."offset" < p.next_offset
+    ORDER BY x."offset" DESC
+    LIMIT 1
+) AS m ON true
+WHERE p."group" = $1 AND p.topic = $2 AND p.partition = $3
+`
+
+type AuditStepRow struct {
+	StoredTo int64
+	Counted  bool
+}
+
+// What tells that Ferry itself moved a position's row: the offset behind the last record before it that is stored, and
+// whether the transaction that wrote the row last is one that added to the ledger of the partition.
+func (q *Queries) AuditStep(ctx context.Context, db DBTX, consumerGroup string, topic string, partition int32) ([]AuditStepRow, error) {
+	rows, err := db.Query(ctx, auditStep, consumerGroup, topic, partition)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AuditStepRow
+	for rows.Next() {
+		var i AuditStepRow
+		if err := rows.Scan(&i.StoredTo, &i.Counted); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
