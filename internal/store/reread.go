@@ -107,7 +107,8 @@ func (v *saving) dropUnstorable(ctx context.Context) error {
 		ids[i] = r.MessageID
 		v.retried[index[place{r.Route, r.RecordOffset}]] = true
 	}
-	if err := v.s.q.UnstorableDelete(ctx, v.tx, ids); err != nil {
+	// They were stored once, and stay in the sums.
+	if _, err := v.s.q.PurgeDelete(ctx, v.tx, ids, message.StatusFailed.String()); err != nil {
 		return fmt.Errorf("deleting unstorable messages: %w", err)
 	}
 	return nil

@@ -30,7 +30,7 @@ WHERE l.route = ANY(@routes::text[]) AND l.topic = @topic AND l.topic_id = @topi
 SELECT set_config('statement_timeout', @milliseconds::text, true);
 
 -- name: UnstorableLock :many
--- The messages of records, by their positions, that the database refused when they were read.
+-- The messages of records, by their positions, that the database refused when they were read. PurgeDelete deletes them.
 SELECT d.message_id, d.route, m.record_offset
 FROM (
     SELECT
@@ -55,24 +55,6 @@ JOIN ferry.deliveries AS d ON d.message_id = m.id
 WHERE d.status = 'failed' AND d.reason = 'unstorable'
 ORDER BY d.message_id
 FOR UPDATE OF d;
-
--- name: UnstorableDelete :exec
--- Of messages whose deliveries are locked. They were stored once, so that they stay in the sums, as purged ones.
-WITH m AS (
-    DELETE FROM ferry.messages AS x
-    WHERE x.id = ANY(@message_ids::bigint[])
-    RETURNING x.route, x.topic, x.topic_id, x.partition
-), d AS (
-    DELETE FROM ferry.deliveries AS x WHERE x.message_id = ANY(@message_ids::bigint[])
-), f AS (
-    DELETE FROM ferry.failures AS x WHERE x.message_id = ANY(@message_ids::bigint[])
-)
-INSERT INTO ferry.purged AS x (route, topic, topic_id, partition, failed)
-SELECT m.route, m.topic, m.topic_id, m.partition, count(*)
-FROM m
-GROUP BY m.route, m.topic, m.topic_id, m.partition
-ORDER BY m.route, m.topic, m.topic_id, m.partition
-ON CONFLICT (route, topic, topic_id, partition) DO UPDATE SET failed = x.failed + excluded.failed;
 
 -- name: MissingSettled :many
 -- What the sums count as delivered and failed, beyond what there is and what was purged: messages that were so when

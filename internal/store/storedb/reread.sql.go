@@ -147,30 +147,6 @@ func (q *Queries) StatementLimit(ctx context.Context, db DBTX, milliseconds stri
 	return err
 }
 
-const unstorableDelete = `-- name: UnstorableDelete :exec
-WITH m AS (
-    DELETE FROM ferry.messages AS x
-    WHERE x.id = ANY($1::bigint[])
-    RETURNING x.route, x.topic, x.topic_id, x.partition
-), d AS (
-    DELETE FROM ferry.deliveries AS x WHERE x.message_id = ANY($1::bigint[])
-), f AS (
-    DELETE FROM ferry.failures AS x WHERE x.message_id = ANY($1::bigint[])
-)
-INSERT INTO ferry.purged AS x (route, topic, topic_id, partition, failed)
-SELECT m.route, m.topic, m.topic_id, m.partition, count(*)
-FROM m
-GROUP BY m.route, m.topic, m.topic_id, m.partition
-ORDER BY m.route, m.topic, m.topic_id, m.partition
-ON CONFLICT (route, topic, topic_id, partition) DO UPDATE SET failed = x.failed + excluded.failed
-`
-
-// Of messages whose deliveries are locked. They were stored once, so that they stay in the sums, as purged ones.
-func (q *Queries) UnstorableDelete(ctx context.Context, db DBTX, messageIds []int64) error {
-	_, err := db.Exec(ctx, unstorableDelete, messageIds)
-	return err
-}
-
 const unstorableLock = `-- name: UnstorableLock :many
 SELECT d.message_id, d.route, m.record_offset
 FROM (
@@ -212,7 +188,7 @@ type UnstorableLockRow struct {
 	RecordOffset int64
 }
 
-// The messages of records, by their positions, that the database refused when they were read.
+// The messages of records, by their positions, that the database refused when they were read. PurgeDelete deletes them.
 func (q *Queries) UnstorableLock(ctx context.Context, db DBTX, arg UnstorableLockParams) ([]UnstorableLockRow, error) {
 	rows, err := db.Query(ctx, unstorableLock,
 		arg.Routes,
