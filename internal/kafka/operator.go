@@ -83,10 +83,15 @@ type Standing struct {
 // Standing asks where the group stands in a partition. Without the partition, only the first two fields are set.
 func (o *Operator) Standing(ctx context.Context, tp message.TopicPartition) (Standing, error) {
 	s, err := o.standing(ctx, tp)
+	return s, o.because(err)
+}
+
+// because adds to an error what librdkafka had to tell last.
+func (o *Operator) because(err error) error {
 	if trouble := o.seen.last(); err != nil && trouble != nil {
-		err = fmt.Errorf("%w (%w)", err, trouble)
+		return fmt.Errorf("%w (%w)", err, trouble)
 	}
-	return s, err
+	return err
 }
 
 func (o *Operator) standing(ctx context.Context, tp message.TopicPartition) (s Standing, err error) {
@@ -116,10 +121,14 @@ func (o *Operator) Offsets(ctx context.Context, topics []string) (map[string]mes
 	if err == nil {
 		committed, err = o.c.GroupOffsets(ctx, topics)
 	}
-	if trouble := o.seen.last(); err != nil && trouble != nil {
-		err = fmt.Errorf("%w (%w)", err, trouble)
-	}
-	return ids, committed, err
+	return ids, committed, o.because(err)
+}
+
+// TopicID asks for the id of a topic; false when there is none of the name.
+func (o *Operator) TopicID(ctx context.Context, topic string) (message.TopicID, bool, error) {
+	ids, err := o.c.TopicIDs(ctx, []string{topic})
+	id, there := ids[topic]
+	return id, there, o.because(err)
 }
 
 // Commit commits for a group that has no members. It returns false where the group has some: then Kafka takes commits

@@ -62,6 +62,12 @@ func operator(t *testing.T, c *kafkatest.Cluster, protocol string) {
 		t.Errorf("of a topic that is not there: %+v", s)
 	}
 	id := c.TopicID(t, topic)
+	if got, there, err := o.TopicID(t.Context(), topic); got != id || !there || err != nil {
+		t.Error("the id:", got, there, err)
+	}
+	if got, there, err := o.TopicID(t.Context(), "nothing-"+topic); there || err != nil {
+		t.Error("the id of a topic that is not there:", got, err)
+	}
 	if s := stands(at(topic, 2)); s != (kafka.Standing{TopicID: id, Partitions: 2}) {
 		t.Errorf("of a partition that is not there: %+v", s)
 	}

@@ -60,13 +60,6 @@ func NewRange(cfg Config, tp message.TopicPartition, from, to int64) (*Range, er
 // Close frees everything. When the context ends first, the rest goes on in the background.
 func (r *Range) Close(ctx context.Context) error { return r.c.Close(ctx) }
 
-// TopicID asks for the id of the topic; false when there is none of the name any more.
-func (r *Range) TopicID(ctx context.Context) (message.TopicID, bool, error) {
-	ids, err := r.c.TopicIDs(ctx, []string{r.tp.Topic})
-	id, ok := ids[r.tp.Topic]
-	return id, ok, err
-}
-
 // Read returns the next records, n of them and size bytes at most (one that is larger comes alone), and the offset that is
 // next after them. It returns fewer only at the end, where next is the end of the range: whatever the last offsets are,
 // records or markers of transactions or nothing any more. The records have no topic id.

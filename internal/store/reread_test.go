@@ -68,7 +68,8 @@ func TestMissing(t *testing.T) {
 			}
 			for _, other := range []message.Position{
 				{TopicPartition: message.TopicPartition{Topic: "events", Partition: 1}, TopicID: message.TopicID{1}},
-				{TopicPartition: tp0, TopicID: message.TopicID{2}}, {TopicPartition: tp0},
+				{TopicPartition: tp0, TopicID: message.TopicID{2}},
+				{TopicPartition: tp0},
 			} {
 				if got, _, err := f.store.Missing(t.Context(), other, all, []string{"a", "b"}); err != nil || len(got) > 0 {
 					t.Errorf("%v: %v, %v", other, got, err)

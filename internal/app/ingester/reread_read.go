@@ -54,7 +54,7 @@ func (r *rereading) batch(ctx context.Context, from *kafka.Range, into *ingest.R
 	if err != nil || len(records) == 0 {
 		return next, 0, err
 	}
-	if err := r.sameTopic(ctx, from); err != nil {
+	if err := r.sameTopic(ctx); err != nil {
 		return 0, 0, err
 	}
 	for _, record := range records {
@@ -65,10 +65,10 @@ func (r *rereading) batch(ctx context.Context, from *kafka.Range, into *ingest.R
 }
 
 // sameTopic says whether the records that were just read are those of the topic that was found at the start: ids do not
-// come back, so that a topic that has its id still had it then.
-func (r *rereading) sameTopic(ctx context.Context, from *kafka.Range) error {
+// come back, so that a topic that has its id still had it then. It is asked over a connection on which no fetch waits.
+func (r *rereading) sameTopic(ctx context.Context) error {
 	return app.Persist(ctx, "Kafka", "FERRY_KAFKA_BROKERS", func(ctx context.Context) error {
-		id, there, err := from.TopicID(ctx)
+		id, there, err := r.kafka.TopicID(ctx, r.span.Topic)
 		if err == nil && (!there || id != r.standing.TopicID) {
 			err = r.recreated()
 		}

@@ -29,6 +29,7 @@ func kafkaConfig(kv ...string) string {
 type member struct {
 	proc       *proctest.Proc
 	url, topic string
+	env        []string
 	ids        int
 }
 
@@ -36,9 +37,19 @@ type member struct {
 func join(t *testing.T, c *kafkatest.Cluster, db, addr, config string) *member {
 	t.Helper()
 	m := &member{topic: c.Topic(t, "secured", 1)}
-	m.proc, m.url = run(t, m.topic, "FERRY_DATABASE_URL="+db, "FERRY_DATABASE_MAX_CONNS=3", "FERRY_KAFKA_BROKERS="+addr,
+	m.env = append(routes(t, m.topic), "FERRY_DATABASE_URL="+db, "FERRY_DATABASE_MAX_CONNS=3", "FERRY_KAFKA_BROKERS="+addr,
 		"FERRY_KAFKA_GROUP="+m.topic, config, "FERRY_LOG_LEVEL=debug")
+	m.proc, m.url = start(t, m.env)
 	return m
+}
+
+// rereads reads again what the member has read, with its settings.
+func (m *member) rereads(t *testing.T) {
+	t.Helper()
+	stdout, _, code := ingester(t, m.env, "reread", "--topic", m.topic, "--partition", "0", "--from", "0", "--to", fmt.Sprint(m.ids))
+	if want := fmt.Sprintf("read %d record of %s/0 [0, %d): a: 0 stored, %d duplicate\n", m.ids, m.topic, m.ids, m.ids); code != 0 || stdout != want {
+		t.Errorf("exit %d: %s, want %s", code, stdout, want)
+	}
 }
 
 // flows writes a record and waits until it is stored and committed, and the process ready.
@@ -124,6 +135,7 @@ func isLetIn(t *testing.T, s *kafkatest.Secured, db string) {
 	}
 	for _, m := range members {
 		m.flows(t, s.Cluster)
+		m.rereads(t)
 	}
 	for _, m := range members {
 		stop(t, m.proc)

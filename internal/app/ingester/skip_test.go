@@ -491,9 +491,9 @@ func TestSkipBeforeTheFirstIngester(t *testing.T) {
 	stop(t, p)
 }
 
-// TestSkipWaitsNoLongerThanTenSeconds for the database and for brokers, whether they refuse connections or take them and
+// TestCommandsWaitNoLongerThanTenSeconds for the database and for brokers, whether they refuse connections or take them and
 // are silent.
-func TestSkipWaitsNoLongerThanTenSeconds(t *testing.T) {
+func TestCommandsWaitNoLongerThanTenSeconds(t *testing.T) {
 	t.Parallel()
 	var config net.ListenConfig
 	silent, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -513,19 +513,21 @@ func TestSkipWaitsNoLongerThanTenSeconds(t *testing.T) {
 		"no broker":         {[]string{db, nobody}, "Kafka was away for 10 s: describing 1 topics: no answer within 3 s ("},
 		"a silent broker":   {[]string{db, "FERRY_KAFKA_BROKERS=" + addr}, "Kafka was away for 10 s: describing 1 topics: no answer within 3 s"},
 	} {
-		all.Go(func() { // side by side: each only waits
-			began := time.Now()
-			stdout, stderr, code := ingester(t, append(routes(t, "t"), test.env...), "skip", "--topic", "t", "--partition", "0", "--to", "5")
-			if took := time.Since(began); code != 3 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, test.want) ||
-				took < 10*time.Second || took > 15*time.Second {
-				t.Errorf("%s: exit %d after %s\n%s%s", name, code, took, stdout, stderr)
-			}
-		})
+		for _, command := range []string{"skip --topic t --partition 0 --to 5", "reread --topic t --partition 0 --from 0 --to 5"} {
+			all.Go(func() { // side by side: each only waits
+				began := time.Now()
+				stdout, stderr, code := ingester(t, append(routes(t, "t"), append(test.env, "FERRY_LOG_LEVEL=error")...), strings.Fields(command)...)
+				if took := time.Since(began); code != 3 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, test.want) ||
+					took < 10*time.Second || took > 15*time.Second {
+					t.Errorf("%s, %s: exit %d after %s\n%s%s", command, name, code, took, stdout, stderr)
+				}
+			})
+		}
 	}
 	all.Wait()
 }
 
-func TestSkipRefusesDatabases(t *testing.T) {
+func TestCommandsRefuseDatabases(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.Fake(t)
 	for want, sql := range map[string]string{
@@ -538,8 +540,12 @@ func TestSkipRefusesDatabases(t *testing.T) {
 			sql = fmt.Sprintf(sql, pgx.Identifier{s.conn.Config().Database}.Sanitize())
 		}
 		s.exec(sql)
-		if stdout, stderr, code := s.skip(5); code != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, want) {
-			t.Errorf("exit %d; it is to say %q\n%s%s", code, want, stdout, stderr)
+		for _, run := range []func() (string, string, int){
+			func() (string, string, int) { return s.skip(5) }, func() (string, string, int) { return s.reread(0, 5) },
+		} {
+			if stdout, stderr, code := run(); code != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, want) {
+				t.Errorf("exit %d; it is to say %q\n%s%s", code, want, stdout, stderr)
+			}
 		}
 	}
 }
