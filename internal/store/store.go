@@ -42,6 +42,7 @@ type Store struct {
 	jobs  *river.Client[pgx.Tx] // inserts only
 	cfg   Config
 	begin string // begins a transaction; see beginSQL
+	steps listSteps
 }
 
 // jobNotifyCooldown is the shortest time between two notifications of new jobs to the forwarders of a queue.
@@ -74,7 +75,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		pool.Close()
 		return nil, fmt.Errorf("making the client that inserts jobs: %w", err)
 	}
-	s := &Store{pool: pool, q: storedb.New(), jobs: jobs, cfg: cfg, begin: beginSQL(cfg.PollOnly)}
+	s := &Store{pool: pool, q: storedb.New(), jobs: jobs, cfg: cfg, begin: beginSQL(cfg.PollOnly), steps: defaultSteps()}
 	return s, nil
 }
 

@@ -26,6 +26,7 @@ func Command() *cobra.Command {
 			RunE: func(cmd *cobra.Command, _ []string) error { return check(cmd.OutOrStdout(), cmd.ErrOrStderr()) },
 		},
 		migrateCommand(),
+		listCommand(),
 		replayCommand(),
 		auditCommand(),
 	)
