@@ -38,6 +38,16 @@ func Load[T any](
 	return c, file, nil
 }
 
+// LoadRouteFile reads the route file that FERRY_ROUTES names, for commands that need no other setting. lookup is that of
+// route.Parse.
+func LoadRouteFile(lookup func(string) (string, bool)) (*route.File, error) {
+	c, err := config.LoadRouteFile()
+	if err != nil {
+		return nil, err
+	}
+	return route.Load(c.Routes, lookup) //nolint:wrapcheck // names the file, and each fault its place
+}
+
 func lines(err error) []string {
 	if err == nil {
 		return nil

@@ -76,7 +76,7 @@ func (o *output) String() string {
 
 func options(stderr io.Writer) app.SetupOptions {
 	return app.SetupOptions{
-		Binary: "ingester", Common: &config.Common{LogLevel: "info", LogFormat: "json", Routes: "none"}, AdminAddr: "127.0.0.1:0",
+		Binary: "ingester", Common: &config.Common{LogLevel: "info", LogFormat: "json", RouteFile: config.RouteFile{Routes: "none"}}, AdminAddr: "127.0.0.1:0",
 		Routes: &route.File{Routes: []*route.Route{{Name: "a", Topics: []string{"u", "t"}}, {Name: "b", Topics: []string{"t"}}}},
 		Parts:  []admin.Part{admin.Database, admin.Schema}, Stderr: stderr,
 	}

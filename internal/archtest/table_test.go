@@ -56,12 +56,20 @@ var table = map[string]rule{
 		libraries: []string{goyaml},
 	},
 
+	// What a route makes of a record when it is read.
+	"internal/intake": {internal: []string{"internal/route", "internal/forward/jq", "internal/forward/decode"}, noHTTP: true},
+	// Trying routes out, by the same code.
+	"internal/trial": {internal: []string{
+		"internal/forward", "internal/forward/jq", "internal/forward/decode", "internal/forward/send", "internal/forward/verdict",
+		"internal/intake", "internal/route",
+	}},
+
 	"internal/route/genschema": {internal: []string{"internal/route"}},
 
 	// The ingester's side.
 	"internal/kafka": {libraries: []string{confluent, xsync}, noHTTP: true},
 	"internal/ingest": {
-		internal:  []string{"internal/route", "internal/forward/jq", "internal/forward/decode"},
+		internal:  []string{"internal/intake", "internal/route"},
 		libraries: []string{xsync, xtime}, noHTTP: true,
 	},
 
@@ -106,7 +114,7 @@ var table = map[string]rule{
 		internal: []string{
 			"internal/app", "internal/admin", "internal/config", "internal/forward", "internal/forward/breaker", "internal/forward/pacing",
 			"internal/kafka", "internal/migrate", "internal/observe",
-			"internal/route", "internal/store", "internal/worker", "riverjobs",
+			"internal/route", "internal/store", "internal/trial", "internal/worker", "riverjobs",
 		},
 		libraries: []string{cobra, pgx, river},
 	},
@@ -129,7 +137,7 @@ var table = map[string]rule{
 var unlinked = map[string][]string{
 	"cmd/ingester": {
 		"internal/forward", "internal/forward/send", "internal/forward/verdict", "internal/forward/pacing",
-		"internal/worker", "internal/groupcommit", "internal/testkit/...", "internal/localpg", "internal/demo/...",
+		"internal/trial", "internal/worker", "internal/groupcommit", "internal/testkit/...", "internal/localpg", "internal/demo/...",
 	},
 	"cmd/forwarder": {"internal/ingest", "internal/testkit/...", "internal/localpg", "internal/demo/..."},
 }

@@ -66,6 +66,12 @@ func LoadForwarder() (*Forwarder, error) {
 	return c, faults.orNil()
 }
 
+// LoadRouteFile reads where the route file is, for commands that need nothing else. The error is Faults.
+func LoadRouteFile() (*RouteFile, error) {
+	c := &RouteFile{}
+	return c, load(c).orNil()
+}
+
 func (f Faults) about(names ...string) bool {
 	for _, fault := range f {
 		for _, name := range names {

@@ -2,14 +2,19 @@ package config
 
 import "time"
 
+// RouteFile is what is read where nothing but the route file matters.
+type RouteFile struct {
+	// Routes is the path of the route file. Default routes.yaml, in the working directory.
+	Routes string `split_words:"true" default:"routes.yaml" desc:"Path of the route file, relative to the working directory."`
+}
+
 // Common is what both binaries read.
 type Common struct {
 	// DatabaseURL is where Ferry's Postgres is, as URL or as key=value pairs; DATABASE_URL is read where
 	// FERRY_DATABASE_URL is not set. It may hold a password: print it with String only.
 	DatabaseURL DatabaseURL `envconfig:"DATABASE_URL" required:"true" desc:"Postgres, as URL (postgres://user:password@host:5432/database) or as key=value pairs. Where it is not set, DATABASE_URL is read. The password is never printed."`
 
-	// Routes is the path of the route file. Default routes.yaml, in the working directory.
-	Routes string `split_words:"true" default:"routes.yaml" desc:"Path of the route file, relative to the working directory."`
+	RouteFile
 
 	// PollOnly makes both binaries do without LISTEN/NOTIFY and without startup parameters. Default false.
 	PollOnly bool `split_words:"true" default:"false" desc:"Work without LISTEN/NOTIFY and without startup parameters: behind PgBouncer in transaction mode, or on YugabyteDB. Jobs are then polled for every 50 ms."`

@@ -116,6 +116,17 @@ func (d *Deliverer) Deliver(ctx context.Context, m *message.Message, del *messag
 	return d.result(del, resp, j)
 }
 
+// Send sends a request that Map made, once, and returns what came of it. It is what Deliver does between mapping and
+// judging, for whoever tries a route: no breaker knows of it, and nothing is counted.
+func (d *Deliverer) Send(ctx context.Context, req *send.Request) *send.Response {
+	return d.client.Do(ctx, req)
+}
+
+// Judge says what Deliver would make of an answer to the attempt (from 1), the breaker aside.
+func (d *Deliverer) Judge(ctx context.Context, m *message.Message, attempt int, resp *send.Response) verdict.Judgement {
+	return verdict.Judge(ctx, d.route, resp, d.env(m, attempt))
+}
+
 func (d *Deliverer) env(m *message.Message, attempt int) *jq.Env {
 	return jq.NewEnv(&m.Record, jq.EnvOptions{
 		Route: d.route.Name, MessageKey: m.Key, Attempt: attempt, Vars: d.route.Vars,

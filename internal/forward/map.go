@@ -21,6 +21,7 @@ import (
 type Failure struct {
 	Reason message.Reason // Undecodable or Unmappable
 	Field  string         // of the route, such as request.body; empty when undecodable
+	Offset int            // in the field's text
 	Err    error
 }
 
@@ -84,7 +85,12 @@ func (d *Deliverer) mapOnce(ctx context.Context, m *message.Message, env *jq.Env
 }
 
 func unmappable(field string, err error) *Failure {
-	return &Failure{Reason: message.Unmappable, Field: field, Err: err}
+	f := &Failure{Reason: message.Unmappable, Field: field, Err: err}
+	var part *jq.ExpandError
+	if errors.As(err, &part) {
+		f.Offset = part.Offset
+	}
+	return f
 }
 
 // readsValue says whether the record's value has to be understood in order to be sent.

@@ -12,10 +12,13 @@ import (
 )
 
 // expansion is a ${…} of the file and what it stood for.
-type expansion struct{ reference, value string }
+type expansion struct {
+	reference, value string
+	cut              string // the end of the line that was taken off a file's content
+	known            bool   // it is no secret, see Reveal
+}
 
-// Load reads and checks a route file. Its error is a Faults when the file can be read. lookup returns the value of an
-// environment variable, as os.LookupEnv does.
+// Load reads and checks a route file. Its error is a Faults when the file can be read. lookup is that of Parse.
 func Load(path string, lookup func(string) (string, bool)) (*File, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -52,6 +55,11 @@ func (p *parser) expand(n *node, at string, escape func(string) string) (expande
 		e.spans = append(e.spans, span{start, out.Len(), from, whole})
 	}
 	raw := n.raw
+	if p.literal {
+		piece(raw, 0, false)
+		e.text = raw
+		return e, true
+	}
 	for at0 := 0; at0 < len(raw); {
 		i := strings.Index(raw[at0:], "${")
 		if i < 0 {
@@ -72,18 +80,21 @@ func (p *parser) expand(n *node, at string, escape func(string) string) (expande
 			p.faultAt(line, column, at, "${ begins neither ${NAME} nor ${file:/path}; write $${ for a literal ${")
 			return e, false
 		}
-		value, err := p.resolve(m[1], m[2])
+		value, cut, err := p.resolve(m[1], m[2])
 		if err != nil {
 			line, column := p.place(n, i)
 			p.faultAt(line, column, at, err.Error())
 			good = false
 		}
-		p.expansions = append(p.expansions, expansion{m[0], value})
+		if p.mark != nil && inRequest(at) {
+			value = p.mark(m[0], value)
+		}
+		p.expansions = append(p.expansions, expansion{reference: m[0], value: value, cut: cut})
 		piece(escape(value), i, true)
 		e.any = true
 		at0 = i + len(m[0])
 	}
-	e.text = out.String()
+	e.text, n.spans = out.String(), e.spans
 	return e, good
 }
 
@@ -98,17 +109,32 @@ var (
 	errTooLarge = errors.New("is larger than 1 MiB")
 )
 
-func (p *parser) resolve(name, path string) (string, error) {
+// resolve returns what a reference stands for, and the end of the line that was cut off a file's content.
+func (p *parser) resolve(name, path string) (value, cut string, err error) {
 	if path == "" {
 		value, ok := p.lookup(name)
 		if !ok {
-			return "", fmt.Errorf("the environment variable %s %w", name, errNotSet)
+			return "", "", fmt.Errorf("the environment variable %s %w", name, errNotSet)
 		}
 		if !clean(value) {
-			return "", fmt.Errorf("the environment variable %s %w", name, errNotText)
+			return "", "", fmt.Errorf("the environment variable %s %w", name, errNotText)
 		}
-		return value, nil
+		return value, "", nil
 	}
+	content, ok := p.lookup("file:" + path)
+	if !ok {
+		if content, err = readSecret(path); err != nil {
+			return "", "", err
+		}
+	}
+	value = strings.TrimSuffix(strings.TrimSuffix(content, "\n"), "\r")
+	if !clean(value) {
+		return "", "", fmt.Errorf("the file %s %w", path, errNotText)
+	}
+	return value, content[len(value):], nil
+}
+
+func readSecret(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.Size() > maxSecretFile {
 		return "", fmt.Errorf("the file %s %w", path, errTooLarge)
@@ -124,11 +150,7 @@ func (p *parser) resolve(name, path string) (string, error) {
 		}
 		return "", fmt.Errorf("reading the file %s: %w; check the path and who may read it", path, err)
 	}
-	value := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
-	if !clean(value) {
-		return "", fmt.Errorf("the file %s %w", path, errNotText)
-	}
-	return value, nil
+	return string(b), nil
 }
 
 func clean(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
@@ -138,7 +160,7 @@ func hide(s string, expansions []expansion, shortest int) string {
 	byLength := slices.Clone(expansions)
 	slices.SortStableFunc(byLength, func(a, b expansion) int { return len(b.value) - len(a.value) })
 	for _, e := range byLength {
-		if len(e.value) >= max(shortest, 1) {
+		if len(e.value) >= max(shortest, 1) && !e.known {
 			s = strings.ReplaceAll(s, e.value, e.reference)
 		}
 	}

@@ -10,14 +10,22 @@ import (
 // Fault is one thing that is wrong in a route file.
 type Fault struct {
 	File         string
-	Line, Column int    // from 1, columns in characters
+	Line, Column int    // from 1, columns in characters; 0: what it is about stands nowhere in the file
 	Field        string // such as routes[vehicle-event].request.body; empty for the file as a whole
 	Message      string // what is wrong, and what to do
 }
 
+// Place returns file:line:column, or the file alone when it is about no place in it.
+func (f Fault) Place() string {
+	if f.Line == 0 {
+		return f.File
+	}
+	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
+}
+
 // Error returns file:line:column: field: message.
 func (f Fault) Error() string {
-	s := fmt.Sprintf("%s:%d:%d: ", f.File, f.Line, f.Column)
+	s := f.Place() + ": "
 	if f.Field != "" {
 		s += f.Field + ": "
 	}
@@ -28,12 +36,15 @@ func (f Fault) Error() string {
 type Faults []Fault
 
 // Error returns one line for each fault.
-func (f Faults) Error() string {
+func (f Faults) Error() string { return strings.Join(f.Faults(), "\n") }
+
+// Faults returns the lines.
+func (f Faults) Faults() []string {
 	lines := make([]string, 0, len(f))
 	for _, fault := range f {
 		lines = append(lines, fault.Error())
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 // sorted returns the faults in the order of the file, each once.

@@ -11,15 +11,30 @@ type parser struct {
 	expansions []expansion
 	inDefaults bool // reading the mapping under defaults
 	varsRead   int
+	// mark, unless nil, gives what stands for a ${…} in vars and in requests.
+	mark func(reference, value string) string
+	// literal is a file in which ${…} stands for nothing but itself.
+	literal bool
+	// kindOfFile names the file in faults that are about it as a whole, and leastOfFile what it must have.
+	kindOfFile, leastOfFile string
 }
 
 // Parse checks a route file that has been read from the path name. Its error is a Faults. lookup returns the value of
-// an environment variable, as os.LookupEnv does.
+// an environment variable, as os.LookupEnv does; for ${file:/path} it is asked for file:/path first.
 func Parse(name string, data []byte, lookup func(string) (string, bool)) (*File, error) {
-	text := strings.TrimPrefix(string(data), "\uFEFF")
-	p := &parser{name: name, lookup: lookup, lines: strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")}
-	f := &File{Path: name}
-	if root := p.tree([]byte(text)); root != nil {
+	p, text := newParser(name, data)
+	p.lookup = lookup
+	return p.parse(text, data)
+}
+
+func newParser(name string, data []byte) (p *parser, text []byte) {
+	s := strings.TrimPrefix(string(data), "\uFEFF")
+	return &parser{name: name, kindOfFile: "a route file", leastOfFile: "version: 1 and routes", lines: strings.Split(strings.ReplaceAll(s, "\r\n", "\n"), "\n")}, []byte(s)
+}
+
+func (p *parser) parse(text, data []byte) (*File, error) {
+	f := &File{Path: p.name, data: data, lines: p.lines}
+	if root := p.tree(text); root != nil {
 		p.file(f, root)
 	}
 	if len(p.faults) > 0 {

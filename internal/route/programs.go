@@ -73,7 +73,7 @@ func inQuotes(expansions []expansion) []expansion {
 				break
 			}
 			value = string(b[1 : len(b)-1])
-			all = append(all, expansion{e.reference, value})
+			all = append(all, expansion{reference: e.reference, value: value})
 		}
 	}
 	return all

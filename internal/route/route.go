@@ -13,6 +13,8 @@ type File struct {
 	Path   string
 	Routes []*Route
 
+	data     []byte      // the file as it was read
+	lines    []string    // of it
 	expanded []expansion // what ${…} stood for
 }
 

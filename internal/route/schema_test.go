@@ -14,30 +14,40 @@ import (
 	"github.com/ferry-forward/ferry/internal/route"
 )
 
-const schemaPath = "../../deploy/schema/routes.schema.json"
+const (
+	schemaPath      = "../../deploy/schema/routes.schema.json"
+	casesSchemaPath = "../../deploy/schema/tests.schema.json"
+)
 
-func TestSchemaIsCurrent(t *testing.T) {
+func TestSchemasAreCurrent(t *testing.T) {
 	t.Parallel()
-	committed, err := os.ReadFile(schemaPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(committed, route.Schema()) {
-		t.Error("deploy/schema/routes.schema.json is not what the fields say; run go generate ./internal/route")
+	for path, want := range map[string][]byte{schemaPath: route.Schema(), casesSchemaPath: route.CasesSchema()} {
+		committed, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(committed, want) {
+			t.Errorf("%s is not what the fields say; run go generate ./internal/route", path)
+		}
 	}
 }
 
 func compiledSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(route.Schema()))
+	return compiled(t, route.Schema())
+}
+
+func compiled(t *testing.T, text []byte) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource("routes.schema.json", doc); err != nil {
+	if err := c.AddResource("it.schema.json", doc); err != nil {
 		t.Fatal(err)
 	}
-	s, err := c.Compile("routes.schema.json")
+	s, err := c.Compile("it.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}

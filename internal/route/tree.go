@@ -47,6 +47,7 @@ type node struct {
 	broken       bool   // reported already
 	raw          string // scalars: as in the file, before ${…} is expanded
 	number       any    // kindNumber: int64, uint64 or float64
+	spans        []span // of a text that was expanded
 	items        []*node
 	entries      []entry
 }
@@ -98,13 +99,13 @@ func (p *parser) tree(data []byte) *node {
 			if doc.Start != nil {
 				at = doc.Start.Position
 			}
-			p.faultAt(at.Line, at.Column, "", "a second YAML document; a route file is one document, remove the line ---")
+			p.faultAt(at.Line, at.Column, "", "a second YAML document; "+p.kindOfFile+" is one document, remove the line ---")
 			return nil
 		}
 		body = doc.Body
 	}
 	if body == nil {
-		p.faultAt(1, 1, "", "the file is empty; it needs at least version: 1 and routes")
+		p.faultAt(1, 1, "", "the file is empty; it needs at least "+p.leastOfFile)
 		return nil
 	}
 	t := treeBuilder{p: p, anchors: map[string]*node{}}

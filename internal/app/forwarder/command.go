@@ -2,7 +2,6 @@ package forwarder
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,14 +20,12 @@ func Command() *cobra.Command {
 			Use: "run", Short: "Send messages until SIGTERM; settings come from the environment", Args: app.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd) },
 		},
-		&cobra.Command{
-			Use: "check", Short: "Check settings and route file and say what would run, without touching anything", Args: app.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return check(cmd.OutOrStdout(), cmd.ErrOrStderr()) },
-		},
+		checkCommand(),
 		migrateCommand(),
 		listCommand(),
 		replayCommand(),
 		auditCommand(),
+		tryCommand(),
 	)
 	return root
 }
@@ -75,17 +72,4 @@ func run(cmd *cobra.Command) error {
 		return err
 	}
 	return s.Finish(ctx, limit)
-}
-
-// check says what would run.
-func check(out, warnings io.Writer) error {
-	cfg, file, err := load()
-	found := app.Checked{Settings: cfg, Routes: file, Err: err}
-	if err == nil {
-		job, rescue := times(file)
-		found.More = fmt.Sprintf("\nworked here: %s\n%s\na job may run for %s; one that runs after %s is taken to be lost and run again\n",
-			strings.Join(names(worked(cfg, file)), ", "), deadLettersHere(cfg, file), job, rescue)
-		found.Warnings = kafkaWarnings(cfg, file)
-	}
-	return app.WriteCheck(out, warnings, found)
 }

@@ -32,6 +32,7 @@ type Template struct {
 type part struct {
 	fixed   string
 	program *Program // nil: fixed text
+	at      int      // offset of its \( in the template's text
 }
 
 // CompileTemplate compiles a template; its error is a *CompileError.
@@ -53,7 +54,7 @@ func CompileTemplate(src string, escape Escape) (*Template, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.parts = append(t.parts, part{program: program})
+		t.parts = append(t.parts, part{program: program, at: end})
 		at = next
 	}
 	return t, nil
@@ -175,6 +176,18 @@ var (
 	errDotSegment = errors.New(`an inserted value makes "." or ".." a segment of the path, which could lead elsewhere`)
 )
 
+// ExpandError is why a part of a template yields nothing that can be inserted.
+type ExpandError struct {
+	Offset int // of the part in the template's text
+	Err    error
+}
+
+// Error says which part, and why.
+func (e *ExpandError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ExpandError) Unwrap() error { return e.Err }
+
 // Expand returns the text with the values of its programs inserted. Each program must yield exactly one string, number
 // or boolean. In a URL no inserted value can make a path segment "." or "..".
 func (t *Template) Expand(ctx context.Context, input any, env *Env) (string, error) {
@@ -186,14 +199,14 @@ func (t *Template) Expand(ctx context.Context, input any, env *Env) (string, err
 		}
 		v, err := p.program.One(ctx, input, env)
 		if err != nil {
-			return "", fmt.Errorf(`\(%s): %w`, p.program.src, err)
+			return "", &ExpandError{p.at, fmt.Errorf(`\(%s): %w`, p.program.src, err)}
 		}
 		value, ok := Text(v)
 		if b, isBool := v.(bool); isBool {
 			value, ok = strconv.FormatBool(b), true
 		}
 		if !ok {
-			return "", fmt.Errorf(`\(%s): %s %w`, p.program.src, kind(v), errNotScalar)
+			return "", &ExpandError{p.at, fmt.Errorf(`\(%s): %s %w`, p.program.src, kind(v), errNotScalar)}
 		}
 		t.escape.write(&out, value)
 	}

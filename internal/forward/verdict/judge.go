@@ -17,11 +17,26 @@ import (
 // NoRule is Judgement.Rule when no rule decided.
 const NoRule = -1
 
+// By says what gave a verdict.
+type By string
+
+// What can give a verdict.
+const (
+	ByRule      By = "rule"      // Judgement.Rule, which held
+	ByFault     By = "fault"     // Judgement.Rule, which could not be evaluated
+	ByOtherwise By = "otherwise" // the route's response.otherwise
+	ByAuto      By = "auto"      // the status alone, or that there is none
+)
+
 // Judgement is what an attempt comes to. All text is clean and within its size.
 type Judgement struct {
 	Verdict message.Verdict
+	By      By
 	Rule    int    // index of the rule that decided, NoRule when none did
 	Detail  string // the rule's own reason, or why a rule could not be evaluated
+	// RuleErr is why the rule could not be evaluated, CodeErr why error_code could not; nil when they could. They are for
+	// whoever tries a route: neither is clean.
+	RuleErr, CodeErr error
 
 	// ErrorClass is why there is no status, or why the body that somebody wants to look at is not whole.
 	ErrorClass message.ErrorClass
@@ -62,7 +77,7 @@ func Judge(ctx context.Context, rt *route.Route, resp *send.Response, env *jq.En
 	if j.Verdict == "" {
 		j.byDefault(rt.Response.Otherwise, j.Auto)
 	}
-	j.ErrorCode = errorCode(ctx, rt.Response.ErrorCode, input, env)
+	j.ErrorCode, j.CodeErr = errorCode(ctx, rt.Response.ErrorCode, input, env)
 	return j
 }
 
@@ -72,12 +87,12 @@ func (j *Judgement) byRules(ctx context.Context, r *route.Response, input map[st
 	for i, rule := range r.Rules {
 		holds, err := rule.When.Truth(ctx, input, env)
 		if err != nil {
-			j.Rule = i
+			j.Rule, j.RuleErr = i, err
 			j.Detail = message.Clean(fmt.Sprintf("response rule %d could not be evaluated: %v", i+1, err), MaxDetail)
 			return
 		}
 		if holds {
-			j.Rule, j.Verdict, j.Detail = i, rule.Then, message.Clean(rule.Reason, MaxDetail)
+			j.Rule, j.By, j.Verdict, j.Detail = i, ByRule, rule.Then, message.Clean(rule.Reason, MaxDetail)
 			return
 		}
 	}
@@ -89,13 +104,13 @@ func (j *Judgement) byRules(ctx context.Context, r *route.Response, input map[st
 func (j *Judgement) byDefault(otherwise, auto message.Verdict) {
 	switch {
 	case auto == message.Hold:
-		j.Verdict = message.Hold
+		j.Verdict, j.By = message.Hold, ByAuto
 	case j.Rule != NoRule:
-		j.Verdict = message.Retry
+		j.Verdict, j.By = message.Retry, ByFault
 	case otherwise != "":
-		j.Verdict = otherwise
+		j.Verdict, j.By = otherwise, ByOtherwise
 	default:
-		j.Verdict = auto
+		j.Verdict, j.By = auto, ByAuto
 	}
 }
 
@@ -140,22 +155,19 @@ func body(b []byte) any {
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
-func errorCode(ctx context.Context, p *jq.Program, input map[string]any, env *jq.Env) string {
+func errorCode(ctx context.Context, p *jq.Program, input map[string]any, env *jq.Env) (string, error) {
 	if p == nil {
-		return ""
+		return "", nil
 	}
 	v, err := p.One(ctx, input, env)
 	if err != nil || v == nil {
-		return ""
+		return "", err
 	}
 	if text, ok := jq.Text(v); ok {
-		return message.Clean(text, MaxErrorCode)
+		return message.Clean(text, MaxErrorCode), nil
 	}
 	text, err := jq.Marshal(v)
-	if err != nil {
-		return ""
-	}
-	return message.Clean(string(text), MaxErrorCode)
+	return message.Clean(string(text), MaxErrorCode), err
 }
 
 // trouble says what went wrong beneath the status: why there is none, why the body that somebody wants to look at is not
