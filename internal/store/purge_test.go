@@ -474,17 +474,17 @@ func TestPurgeUnderLoad(t *testing.T) {
 		_, err = f.store.Settle(f.Context(), outcomes)
 		return err
 	})
-	again(func() error { // replays failed ones
-		ids, err := f.ids("SELECT message_id FROM ferry.failures ORDER BY random() LIMIT 1")
-		if err != nil || len(ids) == 0 {
-			return err
+	again(func() error { // replays
+		for _, status := range []message.Status{message.StatusFailed, message.StatusDelivered} {
+			ids, err := f.ids("SELECT message_id FROM ferry.deliveries WHERE status = '" + status.String() + "' ORDER BY random() LIMIT 3")
+			if err != nil {
+				return err
+			}
+			if _, err = f.store.ReplayMessages(f.Context(), ids, store.ReplayFilter{Status: status}); err != nil {
+				return err
+			}
 		}
-		l, err := f.store.Load(f.Context(), ids)
-		if err != nil || len(l.Items) == 0 {
-			return err
-		}
-		_, err = f.store.Reopen(f.Context(), ids[0], l.Items[ids[0]].JobID, "f1")
-		return err
+		return nil
 	})
 	again(func() error { // reconcile
 		if _, err := f.store.Look(f.Context()); err != nil {
