@@ -35,6 +35,8 @@ type Source interface {
 	TopicIDs(ctx context.Context, topics []string) (map[string]message.TopicID, error)
 	// TopicNames returns the names of all topics there are.
 	TopicNames(ctx context.Context) ([]string, error)
+	// Kept returns how long topics keep their records, as far as Kafka says so; message.ForEver: without a limit.
+	Kept(ctx context.Context, topics []string) (map[string]time.Duration, error)
 	Close(ctx context.Context) error
 }
 
@@ -118,13 +120,14 @@ func (c Config) withDefaults() Config {
 
 // Ingester takes the records of the routes' topics into the database.
 type Ingester struct {
-	cfg    Config
-	log    *slog.Logger
-	src    Source   // set by Run
-	topics []string // that routes name
-	list   *listing // of the watching goroutine: those that routes match
-	eval   *evaluator
-	health *health
+	cfg     Config
+	log     *slog.Logger
+	src     Source   // set by Run
+	topics  []string // that routes name
+	list    *listing // of the watching goroutine: those that routes match
+	windows windows  // of the watching goroutine: how long topics keep their records
+	eval    *evaluator
+	health  *health
 
 	writers []*writer
 	resolve chan struct{} // something is to be resolved
@@ -153,7 +156,8 @@ func New(cfg Config) *Ingester {
 		cfg: cfg, log: cfg.Logger, health: newHealth(cfg.Ready),
 		resolve: make(chan struct{}, 1), recheck: make(chan struct{}, 1), commits: make(chan struct{}, 1), watch: make(chan struct{}, 1),
 		drain: make(chan struct{}), committing: make(chan struct{}, 1),
-		parts: map[message.TopicPartition]*partition{}, writerOf: map[message.TopicPartition]*writer{},
+		windows: windows{asked: map[string]bool{}},
+		parts:   map[message.TopicPartition]*partition{}, writerOf: map[message.TopicPartition]*writer{},
 	}
 	g.eval = newEvaluator(cfg)
 	for _, r := range cfg.Routes {

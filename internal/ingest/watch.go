@@ -3,6 +3,8 @@ package ingest
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +24,9 @@ var errWatchLimit = errors.New("no answer from Kafka within 5 s")
 // and created again.
 func (g *Ingester) watchLoop(ctx context.Context) {
 	for {
-		timer := time.NewTimer(g.lookAtTopics(ctx))
+		wait := g.lookAtTopics(ctx)
+		g.compareWindows(ctx)
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -82,6 +86,7 @@ func (g *Ingester) lookAtIDs(ctx context.Context) (missing []string, err error) 
 		return nil, err
 	}
 	g.noticeNewIDs(ids)
+	g.windows.there = slices.Collect(maps.Keys(ids))
 	for _, t := range g.topics {
 		if _, ok := ids[t]; !ok {
 			missing = append(missing, t)

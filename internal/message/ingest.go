@@ -1,6 +1,10 @@
 package message
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+	"time"
+)
 
 // Incoming is one record as one route takes it. A record that several routes match becomes several of them.
 type Incoming struct {
@@ -85,3 +89,6 @@ type PositionsMovedError struct{ Partitions []TopicPartition }
 func (e *PositionsMovedError) Error() string {
 	return fmt.Sprintf("positions moved under this process: %v", e.Partitions)
 }
+
+// ForEver is how long a topic keeps its records when it has no limit.
+const ForEver time.Duration = math.MaxInt64
