@@ -104,6 +104,13 @@ func fetchSQL(f *Filter, of []int64) *query {
 	return q
 }
 
+// statusSQL reads one message, also one whose row in deliveries is gone.
+func statusSQL(id int64) *query {
+	q := &query{}
+	q.WriteString("SELECT " + statusColumns + " FROM ferry.messages AS m LEFT JOIN ferry.deliveries AS d ON d.message_id = m.id WHERE m.id = " + q.arg(id))
+	return q
+}
+
 // windowSQL returns up to n ids of a range that fit, the newest first. It reads the table that can tell, or both; payloads
 // make messages the wider one.
 func windowSQL(f *Filter, r ids, n int) *query {

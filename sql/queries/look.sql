@@ -18,7 +18,8 @@ SELECT r.sure_to FROM ferry.reconcile AS r;
 SELECT
     clock_timestamp()::timestamptz AS now,
     m.topic_id, m.kafka_key, m.headers, m.payload, m.payload_sha256,
-    COALESCE(d.job_id, 0)::bigint AS job_id, COALESCE(d.requests, 0)::int AS requests, d.due_from, d.dead_lettered_at
+    COALESCE(d.job_id, 0)::bigint AS job_id, COALESCE(d.requests, 0)::int AS requests,
+    COALESCE(d.key_revision, 0)::int AS key_revision, d.due_from, d.dead_lettered_at
 FROM ferry.messages AS m
 LEFT JOIN ferry.deliveries AS d ON d.message_id = m.id
 WHERE m.id = @id;
@@ -47,9 +48,9 @@ FROM ferry.forwarders AS f
 WHERE @route::text = ANY(f.routes) AND f.seen_at > clock_timestamp() - make_interval(secs => @age_seconds::float8);
 
 -- name: LookConflicts :many
--- Messages whose key begins with another's and a #, as those do that are in conflict with it.
+-- Messages whose keys lie in a range.
 SELECT m.id, m.message_key
 FROM ferry.messages AS m
-WHERE m.route = @route AND m.message_key > @first::text AND m.message_key < @last::text
+WHERE m.route = @route AND m.message_key >= @first::text AND m.message_key < @last::text
 ORDER BY m.message_key
 LIMIT @most;

@@ -84,6 +84,7 @@ func BenchmarkProof(b *testing.B) {
 	b.ResetTimer()
 	for _, args := range [][]string{
 		{"audit"},
+		{"show", "key:key-" + middle},
 		{"list"},
 		{"list", "--after", middle},
 		{"list", "--route", "rare"},

@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (a *asking) find(ctx context.Context, word, route, again string) (*store.Fo
 	var b strings.Builder
 	_, _ = fmt.Fprintf(&b, "%s means %d messages:", word, len(found))
 	for _, f := range found {
-		_, _ = fmt.Fprintf(&b, " %s id:%d (route %s, key %q, %s);", again, f.ID, f.Route, f.Key, f.Status)
+		_, _ = fmt.Fprintf(&b, " %s id:%d (route %s, key %q, %s);", again, f.ID, f.Route, f.Key, cmp.Or(f.Status.String(), "state unknown"))
 	}
 	b.WriteString(" choose one of them")
 	return nil, app.Finding(errors.New(b.String()))

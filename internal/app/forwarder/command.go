@@ -22,6 +22,7 @@ func Command() *cobra.Command {
 		},
 		checkCommand(),
 		migrateCommand(),
+		showCommand(),
 		listCommand(),
 		replayCommand(),
 		auditCommand(),

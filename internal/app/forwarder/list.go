@@ -198,14 +198,7 @@ func (a *asking) redactAll(messages []store.MessageStatus) {
 	}
 }
 
-func (a *asking) redact(m *store.MessageStatus) {
-	for _, s := range []**string{&m.Detail, &m.ErrorCode, &m.Error} {
-		if *s != nil {
-			shown := a.file.Redact(**s)
-			*s = &shown
-		}
-	}
-}
+func (a *asking) redact(m *store.MessageStatus) { a.hide(&m.Detail, &m.ErrorCode, &m.Error) }
 
 func writeList(out io.Writer, messages []store.MessageStatus, asJSON bool) error {
 	w := bufio.NewWriter(out)

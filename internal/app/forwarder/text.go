@@ -9,10 +9,17 @@ import (
 
 // visible makes one line of a text from elsewhere, and shows its control characters, with which it could change what the
 // terminal shows of others.
-func visible(s string) string {
+func visible(s string) string { return visibleBut(s, "") }
+
+// visibleLines leaves line feeds and tabs as they are.
+func visibleLines(s string) string { return visibleBut(s, "\n\t") }
+
+func visibleBut(s, kept string) string {
 	var b strings.Builder
 	for i, r := range s {
 		switch {
+		case strings.ContainsRune(kept, r):
+			b.WriteRune(r)
 		case r == '\n':
 			b.WriteString(`\n`)
 		case r == '\r':

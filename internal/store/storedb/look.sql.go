@@ -84,7 +84,7 @@ func (q *Queries) LookAttempts(ctx context.Context, db DBTX, messageID int64, si
 const lookConflicts = `-- name: LookConflicts :many
 SELECT m.id, m.message_key
 FROM ferry.messages AS m
-WHERE m.route = $1 AND m.message_key > $2::text AND m.message_key < $3::text
+WHERE m.route = $1 AND m.message_key >= $2::text AND m.message_key < $3::text
 ORDER BY m.message_key
 LIMIT $4
 `
@@ -101,7 +101,7 @@ type LookConflictsRow struct {
 	MessageKey string
 }
 
-// Messages whose key begins with another's and a #, as those do that are in conflict with it.
+// Messages whose keys lie in a range.
 func (q *Queries) LookConflicts(ctx context.Context, db DBTX, arg LookConflictsParams) ([]LookConflictsRow, error) {
 	rows, err := db.Query(ctx, lookConflicts,
 		arg.Route,
@@ -167,7 +167,8 @@ const lookMessage = `-- name: LookMessage :one
 SELECT
     clock_timestamp()::timestamptz AS now,
     m.topic_id, m.kafka_key, m.headers, m.payload, m.payload_sha256,
-    COALESCE(d.job_id, 0)::bigint AS job_id, COALESCE(d.requests, 0)::int AS requests, d.due_from, d.dead_lettered_at
+    COALESCE(d.job_id, 0)::bigint AS job_id, COALESCE(d.requests, 0)::int AS requests,
+    COALESCE(d.key_revision, 0)::int AS key_revision, d.due_from, d.dead_lettered_at
 FROM ferry.messages AS m
 LEFT JOIN ferry.deliveries AS d ON d.message_id = m.id
 WHERE m.id = $1
@@ -182,6 +183,7 @@ type LookMessageRow struct {
 	PayloadSHA256  []byte
 	JobID          int64
 	Requests       int32
+	KeyRevision    int32
 	DueFrom        pgtype.Timestamptz
 	DeadLetteredAt pgtype.Timestamptz
 }
@@ -199,6 +201,7 @@ func (q *Queries) LookMessage(ctx context.Context, db DBTX, id int64) (LookMessa
 		&i.PayloadSHA256,
 		&i.JobID,
 		&i.Requests,
+		&i.KeyRevision,
 		&i.DueFrom,
 		&i.DeadLetteredAt,
 	)
