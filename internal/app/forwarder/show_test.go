@@ -140,9 +140,10 @@ func TestShowFinds(t *testing.T) {
 	s := shown(t)
 	s.exec("UPDATE ferry.river_job SET state = 'running', attempted_at = now() WHERE id = (SELECT job_id FROM ferry.deliveries WHERE message_id = 10)")
 	s.exec("DELETE FROM ferry.deliveries WHERE message_id = 4")
+	s.exec("UPDATE ferry.messages SET payload = NULL WHERE id = 8")
 	var all strings.Builder
 	for _, args := range []string{
-		"e1", "nothing", "id:99", "key:", "id:x", "", "e1 e2", "e1 --json --raw", "e1 --route orders2", "e2 --route orders", "key:e7 --raw", "id:5 --raw", "id:0",
+		"e1", "nothing", "id:99", "key:", "id:x", "", "e1 e2", "e1 --json --raw", "e1 --route orders2", "e2 --route orders", "e3 --raw", "key:e7 --raw", "id:5 --raw", "id:0",
 	} {
 		all.WriteString(s.run(append([]string{"show"}, strings.Fields(args)...)...))
 	}
