@@ -20,7 +20,8 @@ func (f *fixture) scatter(rng *rand.Rand, n int) []store.MessageStatus {
 	f.Helper()
 	pick := func(from ...string) string { return from[rng.IntN(len(from))] }
 	var id int64
-	sure := rng.Int64N(int64(n) * 20)
+	var sure int64 // a message that is pending itself
+	looked := rng.IntN(n)
 	for i := range n {
 		id += 1 + rng.Int64N(40)
 		route, topic, partition := pick("a", "a", "b", "c"), pick("t", "t", "u"), rng.IntN(3)
@@ -28,6 +29,9 @@ func (f *fixture) scatter(rng *rand.Rand, n int) []store.MessageStatus {
 		// Times grow with ids, but for a minute.
 		received := time.Unix(1_700_000_000+int64(i)*30+rng.Int64N(60), rng.Int64N(1e6)*1e3)
 		status, reason, code, http := pick("pending", "delivered", "delivered", "failed"), "", pick("", "4", "998"), pick("", "200", "503")
+		if i == looked {
+			sure, status = id, "pending"
+		}
 		if status == "failed" {
 			reason = pick("rejected", "exhausted", "conflict")
 		}
@@ -44,11 +48,11 @@ func (f *fixture) scatter(rng *rand.Rand, n int) []store.MessageStatus {
 			f.exec(`INSERT INTO ferry.failures (message_id, route, reason, error_code, http_status)
 				SELECT message_id, route, reason, error_code, http_status FROM ferry.deliveries WHERE message_id = $1`, id)
 		}
-		if status == "pending" && id <= sure || rng.IntN(10) == 0 { // some are settled meanwhile
+		if status == "pending" && i <= looked || rng.IntN(10) == 0 { // some are settled meanwhile
 			f.exec("INSERT INTO ferry.unsettled (message_id) VALUES ($1)", id)
 		}
 	}
-	f.exec("UPDATE ferry.reconcile SET sure_to = $1, seen_to = $1", sure)
+	f.exec("UPDATE ferry.reconcile SET sure_to = $1, seen_to = $2", sure, sure+300) // what was stored late is between them
 	rows, err := f.store.Pool().Query(f.Context(), "SELECT * FROM ferry.message_status ORDER BY message_id DESC")
 	if err != nil {
 		f.Fatal(err)
