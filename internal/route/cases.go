@@ -136,7 +136,9 @@ func ParseAnswer(name string, data []byte) (*Answer, error) {
 		for _, set := range readFields(p, root, "", answerFields()) {
 			set(a)
 		}
-		p.checkAnswer(a, root, "")
+		if len(p.faults) == 0 {
+			p.checkAnswer(a, root, "")
+		}
 	}
 	if len(p.faults) > 0 {
 		return nil, p.faults.sorted()

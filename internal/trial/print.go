@@ -26,11 +26,8 @@ func (r *Report) String() string {
 	line("message key", "%s", r.keyText())
 	line("filter", "%s", r.filterText())
 	r.value(&b)
-	switch {
-	case r.Request != nil:
+	if r.Request != nil {
 		r.request(&b)
-	case r.Error == nil:
-		line("request", "none")
 	}
 	if r.Response != nil {
 		r.answer(&b)

@@ -119,13 +119,14 @@ func (f *tryFlags) check(cmd *cobra.Command, args []string) error {
 func (f *tryFlags) record(cmd *cobra.Command, rt *route.Route, path string) (*message.Record, error) {
 	r := &message.Record{}
 	r.Topic, r.Partition, r.Offset = f.topic, f.partition, f.offset
-	switch {
-	case r.Topic == "" && len(rt.Topics) > 0:
-		r.Topic = rt.Topics[0]
-	case r.Topic == "":
-		return nil, fmt.Errorf("--topic is missing: route %s reads topics by pattern, so say which one the record is from", rt.Name)
-	case f.partition < 0 || f.offset < 0:
+	if f.partition < 0 || f.offset < 0 {
 		return nil, errors.New("--partition and --offset can't be below 0")
+	}
+	if r.Topic == "" {
+		if len(rt.Topics) == 0 {
+			return nil, fmt.Errorf("--topic is missing: route %s reads topics by pattern, so say which one the record is from", rt.Name)
+		}
+		r.Topic = rt.Topics[0]
 	}
 	if cmd.Flags().Changed("key") {
 		r.Key = []byte(f.key)
