@@ -170,14 +170,20 @@ func TestSaveRereadWhatWasSettled(t *testing.T) {
 	if before != (store.Counts{Pending: 3, Delivered: 3, Failed: 4}) {
 		t.Fatalf("%+v", before)
 	}
-	f.lose(`m.id IN (1, 2, 3, 5, 9)`) // one pending, two delivered, one failed, one conflict
+	f.lose(`m.id IN (2, 3, 5, 7, 9)`) // two delivered, one failed, one pending, one conflict
 	missing := f.missing(0, 10)
 	if fmt.Sprint(missing) != "map[a:{5 0 2 2}]" {
 		t.Fatal(missing)
 	}
-	put := again(0, 10, missing)
+	put := again(8, 1, missing)
+	put.Incoming[0].Key = "key-0"
+	saved, err := f.store.Save(t.Context(), put)
+	if err != nil || fmt.Sprint(saved.Results, saved.Missing) != "[conflict] map[a:{4 0 2 1}]" {
+		t.Fatal(saved, err)
+	}
+	put = again(0, 10, saved.Missing)
 	put.Incoming[8].Key, put.Incoming[9].Key = "key-0", "key-0"
-	saved := f.save(put)
+	saved = f.save(put)
 	if fmt.Sprint(saved.Missing) != "map[a:{0 0 0 0}]" {
 		t.Errorf("left: %v", saved.Missing)
 	}
@@ -210,9 +216,9 @@ func TestSaveRereadWhatWasRefused(t *testing.T) {
 	f.exec(`UPDATE ferry.deliveries SET reason = 'cancelled' WHERE message_id = 4`)
 	f.exec(`UPDATE ferry.failures SET reason = 'cancelled' WHERE message_id = 4`)
 	f.exec(`UPDATE ferry.deliveries SET reason = 'rejected' WHERE message_id = 5`) // as if another were at it
-	put := again(0, 6, nil)
-	put.Incoming[2].Result = message.IngestFiltered // the filter is another one today
-	put.Incoming[1].Key = "another"                 // and so is the key
+	put := again(0, 6, map[string]message.Missing{"a": {Messages: 1}})             // another one
+	put.Incoming[2].Result = message.IngestFiltered                                // the filter is another one today
+	put.Incoming[1].Key = "another"                                                // and so is the key
 	f.exec(`ALTER TABLE ferry.deliveries ADD CONSTRAINT no CHECK (job_id IS NULL OR message_id < 7)`)
 	var e *store.Error
 	if _, err := f.store.Save(t.Context(), put); !errors.As(err, &e) || !e.RowFault() {
@@ -222,7 +228,7 @@ func TestSaveRereadWhatWasRefused(t *testing.T) {
 	f.want(`SELECT count(*) FROM ferry.purged`, "0")
 	f.exec(`ALTER TABLE ferry.deliveries DROP CONSTRAINT no`)
 	saved, err := f.store.Save(t.Context(), put)
-	if err != nil || fmt.Sprint(saved.Results) != "[duplicate stored filtered duplicate duplicate duplicate]" {
+	if err != nil || fmt.Sprint(saved.Results, saved.Missing) != "[duplicate stored filtered duplicate duplicate duplicate] map[a:{1 0 0 0}]" {
 		t.Fatal(saved, err)
 	}
 	f.want(`SELECT array_agg(message_key || ' ' || status || ' ' || COALESCE(reason, '') ORDER BY message_id)

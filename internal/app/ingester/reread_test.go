@@ -267,6 +267,27 @@ func TestRereadGivesARouteThePast(t *testing.T) {
 	})
 }
 
+// TestRereadWarnsOfWhatWasPurged, which is missing too, and is new to the sums when it comes back. What was deleted by hand
+// is not.
+func TestRereadWarnsOfWhatWasPurged(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, kafkatest.Fake(t), pgtest.New(t), "FERRY_BATCH_SIZE=1")
+	s.produce(10)
+	s.take()
+	s.lose(`m."offset" IN (0, 1, 2, 7)`)
+	s.exec(`INSERT INTO ferry.purged (route, topic, topic_id, partition, delivered) SELECT route, topic, topic_id, partition, 3 FROM ferry.ledger WHERE topic = $1`, s.topic)
+	s.exec(`INSERT INTO ferry.tallies (slot, route, delivered) SELECT 0, 'a', 3 WHERE $1 <> ''`, s.topic)
+	stdout, stderr, code := s.reread(0, 10)
+	if code != 0 || stdout != "read 10 records of "+s.topic+"/0 [0, 10): a: 4 stored, 6 duplicates\n" ||
+		stderr != "warning: 3 messages of route a in "+s.topic+"/0 were purged when their retention was over; those of the range are missing too, and are stored and sent again\n" {
+		t.Errorf("exit %d\n%s%s", code, stdout, stderr)
+	}
+	if got := s.ledger("a"); got != "20 13 7 0 0 0 0" {
+		t.Errorf("the ledger has %s", got)
+	}
+	s.balanced()
+}
+
 // TestRereadTriesAgain what the database refused: as long as it does, the failed message stays; then the record is a
 // message like any other.
 func TestRereadTriesAgain(t *testing.T) {
