@@ -70,26 +70,11 @@ const receivedSlack = 5 * time.Minute
 // received before t plus the length of a transaction, those from it on of messages received after t minus that. Without
 // one it returns an id that no message has yet; a later one may get it.
 func (s *Store) firstReceived(ctx context.Context, t time.Time) (int64, error) {
-	ends, err := s.q.ReplayEnds(ctx, s.pool)
+	before, err := s.q.MessageBefore(ctx, s.pool, 0, stamp(t))
 	if err != nil {
 		return 0, wrap("looking for a time", err)
 	}
-	// All below lo were received before t, and what is from hi on was not.
-	lo, hi := ends.First, ends.Last+1
-	for lo < hi {
-		mid := lo + (hi-lo)/2
-		rows, err := s.q.ReplayReceivedAt(ctx, s.pool, mid)
-		if err != nil {
-			return 0, wrap("looking for a time", err)
-		}
-		switch {
-		case len(rows) == 0 || rows[0].ID >= hi || !rows[0].ReceivedAt.Time.Before(t):
-			hi = mid
-		default:
-			lo = rows[0].ID + 1
-		}
-	}
-	return lo, nil
+	return before + 1, nil
 }
 
 // ReplayCount is what a selection matches.
@@ -185,27 +170,27 @@ func (s *Store) replayPage(ctx context.Context, db storedb.DBTX, sel *ReplaySele
 	if sel.filter.Status == message.StatusDelivered {
 		return s.deliveredPage(ctx, db, sel, r)
 	}
-	rows, err := s.q.ReplayFailed(ctx, db, storedb.ReplayFailedParams{
+	row, err := s.q.ReplayFailed(ctx, db, storedb.ReplayFailedParams{
 		Routes: sel.filter.Routes, Reasons: sel.reasons, After: r.after, UpTo: r.upTo, SettledTo: r.settledTo,
-		Since: sel.since, Until: sel.until, Batch: int32Of(int64(r.limit)),
+		AnyTime: sel.anyTime(), Since: sel.since, Until: sel.until, LookedAt: int32Of(int64(r.limit)),
 	})
 	if err != nil {
 		return nil, err
 	}
-	page := &replayPage{last: r.upTo, end: len(rows) < r.limit}
-	for _, row := range rows {
-		page.found = append(page.found, foundToReplay{row.MessageID, row.Route, message.Reason(row.Reason) == message.Unstorable})
+	page := &replayPage{last: row.Last}
+	for i, id := range row.MessageIds {
+		page.found = append(page.found, foundToReplay{id, row.Routes[i], message.Reason(row.Reasons[i]) == message.Unstorable})
 	}
-	if !page.end {
-		page.last = rows[len(rows)-1].MessageID
+	if row.Looked < int64(r.limit) {
+		page.last, page.end = r.upTo, true
 	}
 	return page, nil
 }
 
 func (s *Store) deliveredPage(ctx context.Context, db storedb.DBTX, sel *ReplaySelection, r replayRange) (*replayPage, error) {
 	row, err := s.q.ReplayDelivered(ctx, db, storedb.ReplayDeliveredParams{
-		Routes: sel.filter.Routes, After: r.after, UpTo: r.upTo, SettledTo: r.settledTo, Since: sel.since, Until: sel.until,
-		LookedAt: replayLookedAt, Batch: int32Of(int64(r.limit)),
+		Routes: sel.filter.Routes, After: r.after, UpTo: r.upTo, SettledTo: r.settledTo,
+		AnyTime: sel.anyTime(), Since: sel.since, Until: sel.until, LookedAt: replayLookedAt, Batch: int32Of(int64(r.limit)),
 	})
 	if err != nil {
 		return nil, err
@@ -221,6 +206,11 @@ func (s *Store) deliveredPage(ctx context.Context, db storedb.DBTX, sel *ReplayS
 		page.last, page.end = r.upTo, true
 	}
 	return page, nil
+}
+
+// anyTime says that it does not matter when a message was received.
+func (sel *ReplaySelection) anyTime() bool {
+	return sel.filter.Since.IsZero() && sel.filter.Until.IsZero()
 }
 
 // RoutesStored returns the routes that ever stored anything.

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -8,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/ferry-forward/ferry/internal/message"
 	"github.com/ferry-forward/ferry/internal/store"
+	"github.com/ferry-forward/ferry/internal/testkit/proctest"
 )
 
 var failedOnes = store.ReplayFilter{Status: message.StatusFailed, Routes: routesAB}
@@ -359,29 +359,29 @@ func TestReplayRaces(t *testing.T) {
 	const n = 120
 	for name, c := range map[string]struct {
 		status message.Status
-		rival  func(f *fixture, it *store.Item) (won bool, err error)
+		rival  func(f *fixture, it *store.Item) (won int, err error)
 		ending string // how a message of the rival's is then
 	}{
-		"another replay": {message.StatusFailed, func(f *fixture, it *store.Item) (bool, error) {
+		"another replay": {message.StatusFailed, func(f *fixture, it *store.Item) (int, error) {
 			done, err := f.store.ReplayMessages(f.Context(), []int64{it.ID}, failedOnes)
-			return len(done) == 1, err
+			return len(done), err
 		}, "pending"},
-		"retry in River UI": {message.StatusFailed, func(f *fixture, it *store.Item) (bool, error) {
+		"retry in River UI": {message.StatusFailed, func(f *fixture, it *store.Item) (int, error) {
 			due, err := f.store.Reopen(f.Context(), it.ID, it.JobID, "f1")
-			return !due.IsZero(), err
+			return one(!due.IsZero()), err
 		}, "pending"},
-		"a worker that settles again": {message.StatusFailed, func(f *fixture, it *store.Item) (bool, error) {
+		"a worker that settles again": {message.StatusFailed, func(f *fixture, it *store.Item) (int, error) {
 			o := outcome(it, message.StatusDelivered)
 			o.Own = true
 			s, err := f.store.Settle(f.Context(), []store.Outcome{o})
-			return err == nil && s[0].Passed, err
+			return one(err == nil && s[0].Passed), err
 		}, "-"},
-		"a purge": {message.StatusDelivered, func(f *fixture, it *store.Item) (bool, error) {
-			tag, err := f.store.Pool().Exec(f.Context(), `WITH d AS (DELETE FROM ferry.deliveries WHERE message_id = $1 AND status = 'delivered' RETURNING message_id),
-				m AS (DELETE FROM ferry.messages m USING d WHERE m.id = d.message_id RETURNING m.*),
-				u AS (INSERT INTO ferry.purged AS p (route, topic, topic_id, partition, delivered) SELECT route, topic, topic_id, partition, 1 FROM m
-					ON CONFLICT (route, topic, topic_id, partition) DO UPDATE SET delivered = p.delivered + 1) SELECT FROM d`, it.ID)
-			return tag.RowsAffected() == 1, err
+		"a purge": {message.StatusDelivered, func(f *fixture, it *store.Item) (int, error) {
+			p, err := f.store.PurgeDelivered(f.Context(), 0, []string{"a"})
+			for more := err == nil; more; {
+				more, err = p.Next(f.Context())
+			}
+			return int(p.Purged["a"]), err
 		}, "purged"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -395,13 +395,11 @@ func TestReplayRaces(t *testing.T) {
 			won, replayed := 0, 0
 			procs.Go(func() {
 				for i := range its { // from the end, so that the two meet
-					ok, err := c.rival(f, its[len(its)-1-i])
+					n, err := c.rival(f, its[len(its)-1-i])
 					if err != nil {
 						t.Error(err)
 					}
-					if ok {
-						won++
-					}
+					won += n
 				}
 			})
 			procs.Go(func() {
@@ -431,6 +429,13 @@ func TestReplayRaces(t *testing.T) {
 	}
 }
 
+func one(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
 // orphanless says that each pending message has a job that is its own.
 func (f *fixture) orphanless() {
 	f.Helper()
@@ -438,37 +443,74 @@ func (f *fixture) orphanless() {
 		WHERE d.status = 'pending' AND NOT COALESCE(j.args -> 'ids' @> to_jsonb(d.message_id), false)`, "0")
 }
 
-// A replay waits for the transaction that has a message, and then sees what it made of it.
+// behind runs do in a transaction, and while that is open, then; it commits once then waits for a lock.
+func (f *fixture) behind(do string, then func() error) {
+	f.Helper()
+	tx, err := f.store.Pool().Begin(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(f.Context(), do); err != nil {
+		f.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- then() }()
+	proctest.Eventually(f, 10*time.Second, func() error {
+		select {
+		case err := <-done:
+			f.Fatalf("it did not wait: %v", err)
+		default:
+		}
+		if f.value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == "0" {
+			return errors.New("nobody waits for a lock")
+		}
+		return nil
+	})
+	if err := tx.Commit(f.Context()); err != nil {
+		f.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		f.Error(err)
+	}
+}
+
+// A replay waits for the transaction that has a message, and then sees what that made of it: purged, or failed anew.
 func TestReplayWaitsForARow(t *testing.T) {
 	t.Parallel()
+	for name, do := range map[string]string{
+		"purged":      "DELETE FROM ferry.deliveries WHERE message_id = 1",
+		"failed anew": "UPDATE ferry.deliveries SET settled_at = clock_timestamp() WHERE message_id = 1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, 20)
+			f.replaySettled(2, message.StatusFailed)
+			r, sel := f.beginReplay("all", false), f.selection(failedOnes)
+			f.behind(do, func() error {
+				step, err := f.store.StepReplay(t.Context(), r.ID, sel, 10)
+				if err == nil && (step.Replayed != 1 || !step.Finished) {
+					t.Errorf("%+v", step)
+				}
+				return err
+			})
+			f.want("SELECT array_agg(message_id) FROM ferry.deliveries WHERE status = 'pending'", "{2}")
+		})
+	}
+}
+
+// The second of two that begin at once waits for the first, and goes on with its replay.
+func TestBeginReplayTogether(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, 20)
-	f.replaySettled(2, message.StatusFailed)
-	tx, err := f.store.Pool().BeginTx(t.Context(), pgx.TxOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "DELETE FROM ferry.deliveries WHERE message_id = 1"); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan []int64)
-	go func() {
-		ids, err := f.store.ReplayMessages(t.Context(), []int64{1, 2}, failedOnes)
-		if err != nil {
-			t.Error(err)
+	f.behind(`LOCK TABLE ferry.replays IN SHARE ROW EXCLUSIVE MODE; INSERT INTO ferry.replays (filter, up_to) VALUES ('all', 0)`, func() error {
+		r, err := f.store.BeginReplay(t.Context(), "all", false)
+		if err == nil && r.ID != 1 {
+			t.Errorf("began %d", r.ID)
 		}
-		done <- ids
-	}()
-	for f.value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == "0" {
-		if t.Context().Err() != nil {
-			return
-		}
-	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if ids := <-done; fmt.Sprint(ids) != "[2]" {
-		t.Errorf("replayed %v", ids)
-	}
+		return err
+	})
+	f.want("SELECT count(*) FROM ferry.replays", "1")
 }
 
 // What single messages are replayed as far as they are what the filter says.

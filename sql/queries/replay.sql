@@ -2,35 +2,52 @@
 -- messages along the indexes of failures, delivered ones along the primary key. The transaction that replays a page then
 -- locks its messages and looks at them anew (DeliveriesSettledLock).
 
--- name: ReplayFailed :many
--- For each route its first failures behind an id, and of these the first ones.
-SELECT c.message_id, c.route, c.reason
-FROM unnest(@routes::text[]) AS r (route)
-CROSS JOIN LATERAL (
-    SELECT f.message_id, f.route, f.reason
-    FROM ferry.failures AS f
+-- name: ReplayFailed :one
+-- Of the next failures of the routes behind an id, those that are to be replayed. Each route has its own walk along the
+-- index; only of what comes first of all of them the rest is looked up. A time is looked up only if it matters.
+WITH w AS (
+    SELECT c.message_id, c.route, c.reason
+    FROM unnest(@routes::text[]) AS r (route)
     CROSS JOIN LATERAL (
-        SELECT x.status, x.settled_at FROM ferry.deliveries AS x WHERE x.message_id = f.message_id LIMIT 1
+        SELECT f.message_id, f.route, f.reason
+        FROM ferry.failures AS f
+        WHERE f.route = r.route
+            AND f.message_id > @after
+            AND f.message_id <= @up_to
+            AND f.reason = ANY(@reasons::text[])
+        ORDER BY f.message_id
+        LIMIT @looked_at
+    ) AS c
+    ORDER BY c.message_id
+    LIMIT @looked_at
+), o AS (
+    SELECT w.message_id, w.route, w.reason
+    FROM w
+    CROSS JOIN LATERAL (
+        SELECT x.status, x.settled_at FROM ferry.deliveries AS x WHERE x.message_id = w.message_id LIMIT 1
     ) AS d
-    CROSS JOIN LATERAL (
-        SELECT x.received_at FROM ferry.messages AS x WHERE x.id = f.message_id LIMIT 1
-    ) AS m
-    WHERE f.route = r.route
-        AND f.message_id > @after
-        AND f.message_id <= @up_to
-        AND f.reason = ANY(@reasons::text[])
-        AND d.status = 'failed'
+    WHERE d.status = 'failed'
         AND d.settled_at <= @settled_to::timestamptz
-        AND m.received_at >= @since::timestamptz
-        AND m.received_at < @until::timestamptz
-    ORDER BY f.message_id
-    LIMIT @batch
-) AS c
-ORDER BY c.message_id
-LIMIT @batch;
+        AND (
+            @any_time::bool
+            OR (
+                SELECT x.received_at >= @since::timestamptz AND x.received_at < @until::timestamptz
+                FROM ferry.messages AS x
+                WHERE x.id = w.message_id
+                LIMIT 1
+            )
+        )
+)
+SELECT
+    (SELECT count(*) FROM w)::bigint AS looked,
+    COALESCE((SELECT max(w.message_id) FROM w), 0)::bigint AS last,
+    COALESCE(array_agg(o.message_id ORDER BY o.message_id), '{}')::bigint[] AS message_ids,
+    COALESCE(array_agg(o.route ORDER BY o.message_id), '{}')::text[] AS routes,
+    COALESCE(array_agg(o.reason ORDER BY o.message_id), '{}')::text[] AS reasons
+FROM o;
 
 -- name: ReplayDelivered :one
--- Of the next messages behind an id, the first ones that are delivered.
+-- Of the next messages behind an id, the first ones that are delivered and to be replayed.
 WITH w AS (
     SELECT d.message_id, d.route, d.status, d.settled_at
     FROM ferry.deliveries AS d
@@ -40,14 +57,18 @@ WITH w AS (
 ), o AS (
     SELECT w.message_id, w.route
     FROM w
-    CROSS JOIN LATERAL (
-        SELECT x.received_at FROM ferry.messages AS x WHERE x.id = w.message_id LIMIT 1
-    ) AS m
     WHERE w.status = 'delivered'
         AND w.route = ANY(@routes::text[])
         AND w.settled_at <= @settled_to::timestamptz
-        AND m.received_at >= @since::timestamptz
-        AND m.received_at < @until::timestamptz
+        AND (
+            @any_time::bool
+            OR (
+                SELECT x.received_at >= @since::timestamptz AND x.received_at < @until::timestamptz
+                FROM ferry.messages AS x
+                WHERE x.id = w.message_id
+                LIMIT 1
+            )
+        )
     ORDER BY w.message_id
     LIMIT @batch
 )
@@ -57,16 +78,6 @@ SELECT
     COALESCE(array_agg(o.message_id ORDER BY o.message_id), '{}')::bigint[] AS message_ids,
     COALESCE(array_agg(o.route ORDER BY o.message_id), '{}')::text[] AS routes
 FROM o;
-
--- name: ReplayEnds :one
--- The first and the last message there are; 0 when there are none.
-SELECT
-    COALESCE((SELECT min(m.id) FROM ferry.messages AS m), 0)::bigint AS first,
-    COALESCE((SELECT max(m.id) FROM ferry.messages AS m), 0)::bigint AS last;
-
--- name: ReplayReceivedAt :many
--- The first message from an id on.
-SELECT m.id, m.received_at FROM ferry.messages AS m WHERE m.id >= @id ORDER BY m.id LIMIT 1;
 
 -- name: RoutesKnown :many
 -- Each route that ever stored anything.

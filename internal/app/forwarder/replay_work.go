@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -24,7 +25,7 @@ var errReplayStepTime = errors.New("no answer within 30 s")
 
 // confirm asks whether to go on. Ctrl-C is an answer too.
 func (r *replaying) confirm(ctx context.Context, p *plan) (bool, error) {
-	question := fmt.Sprintf("replay %s (%s)?", messages(r.matched, r.flags.status), byRoute(p.routes))
+	question := fmt.Sprintf("replay %s (%s)?", r.those(r.matched), byRoute(p.routes))
 	if r.flags.status == message.StatusDelivered.String() {
 		question = "their destination has had them already: " + question
 	}
@@ -48,8 +49,7 @@ func (r *replaying) work(ctx context.Context, p *plan) error {
 	if r.flags.rate > 0 {
 		limit = max(1, min(limit, int(r.flags.rate)))
 	}
-	bar := &progress{to: r.notes, drawn: app.IsTerminal(r.notes), of: r.matched, began: time.Now()}
-	bar.told = bar.began
+	bar := newProgress(r.notes, r.matched)
 	for finished := false; !finished; {
 		if ctx.Err() != nil {
 			return r.interrupted(bar, p)
@@ -65,7 +65,7 @@ func (r *replaying) work(ctx context.Context, p *plan) error {
 			return err
 		}
 		bar.tell(r.replayed)
-		if !finished && r.flags.rate > 0 {
+		if r.flags.rate > 0 && r.replayed < r.matched && !finished {
 			due := bar.began.Add(time.Duration(float64(r.replayed) / r.flags.rate * float64(time.Second)))
 			select {
 			case <-ctx.Done():
@@ -81,7 +81,7 @@ func (r *replaying) work(ctx context.Context, p *plan) error {
 		_, err := fmt.Fprintf(r.out, "%s: nothing was replayed\n", r.would(p))
 		return printed(err)
 	}
-	_, err := fmt.Fprintf(r.out, "replayed %d of %s %s\n", r.replayed, messages(r.matched, r.flags.status), bar.speed(r.replayed))
+	_, err := fmt.Fprintf(r.out, "replayed %d of %s %s\n", r.replayed, r.those(r.matched), bar.speed(r.replayed))
 	return printed(err)
 }
 
@@ -119,19 +119,25 @@ func (r *replaying) persist(ctx context.Context, do func(context.Context) error)
 
 // progress tells how far the replay is: a bar on a terminal, else a line now and then.
 type progress struct {
-	to          interface{ Write([]byte) (int, error) }
-	drawn       bool
-	of          int64
-	began, told time.Time
-	line        int // how long the bar is that stands there now
+	to    io.Writer
+	drawn bool
+	of    int64
+	every time.Duration
+	began time.Time
+	told  time.Time // last
+	line  int       // how long the bar is that stands there now
+}
+
+func newProgress(to io.Writer, of int64) *progress {
+	b := &progress{to: to, drawn: app.IsTerminal(to), of: of, began: time.Now(), every: replayDrawEvery}
+	if !b.drawn {
+		b.told, b.every = b.began, replayTellEvery
+	}
+	return b
 }
 
 func (b *progress) tell(n int64) {
-	every := replayTellEvery
-	if b.drawn {
-		every = replayDrawEvery
-	}
-	if time.Since(b.told) < every {
+	if time.Since(b.told) < b.every {
 		return
 	}
 	b.told = time.Now()
@@ -139,12 +145,13 @@ func (b *progress) tell(n int64) {
 	if b.of > 0 {
 		share = min(1, float64(n)/float64(b.of))
 	}
-	text := fmt.Sprintf("%d of %d (%.0f %%) %s", n, b.of, 100*share, b.speed(n))
+	speed := float64(n) / max(time.Since(b.began).Seconds(), 0.001)
+	text := fmt.Sprintf("%d of %d (%.0f %%), %.0f a second, %.0f s left", n, b.of, 100*share, speed, float64(max(0, b.of-n))/max(speed, 0.001))
 	if !b.drawn {
 		_, _ = fmt.Fprintln(b.to, "replayed "+text)
 		return
 	}
-	const width = 30
+	const width = 20
 	done := int(share * width)
 	text = "[" + strings.Repeat("#", done) + strings.Repeat(".", width-done) + "] " + text
 	_, _ = fmt.Fprint(b.to, "\r"+text+strings.Repeat(" ", max(0, b.line-len(text))))

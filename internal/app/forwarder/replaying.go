@@ -79,6 +79,7 @@ func (r *replaying) ended(ctx context.Context, err error) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
+		r.note("stopped: nothing was replayed")
 		return context.Cause(ctx)
 	case errors.As(err, &decided):
 		return err
@@ -111,13 +112,13 @@ func (r *replaying) byFilter(ctx context.Context) (*plan, error) {
 			return nil, err
 		}
 	}
-	count, err := r.count(ctx, now, unfinished)
+	left, err := r.count(ctx, now, unfinished)
 	if err != nil {
 		return nil, err
 	}
 	var id int64
 	var sel *store.ReplaySelection
-	p := &plan{routes: count.Routes, sample: count.Newest, goOn: "run the same again within 24 hours, and it goes on behind them"}
+	p := &plan{routes: left.Routes, sample: left.Newest, goOn: "run the same again within 24 hours, and it goes on behind them"}
 	p.begin = func(ctx context.Context) error {
 		begun, err := r.store.BeginReplay(ctx, text, r.flags.restart)
 		if err != nil {
@@ -134,7 +135,7 @@ func (r *replaying) byFilter(ctx context.Context) (*plan, error) {
 		}
 		return step.Replayed, step.Finished, err
 	}
-	if unfinished == nil && count.Matched() == 0 {
+	if unfinished == nil && left.Matched() == 0 {
 		p.begin, p.step = nothing, func(context.Context, int) (int, bool, error) { return 0, true, nil }
 	}
 	return p, nil
@@ -156,18 +157,18 @@ func (r *replaying) count(ctx context.Context, now time.Time, unfinished *store.
 	if err != nil {
 		return nil, err
 	}
-	count, err := r.store.CountReplay(ctx, sel, unfinished)
+	left, err := r.store.CountReplay(ctx, sel, unfinished)
 	if err != nil {
 		return nil, err
 	}
-	if count.Unstorable > 0 {
+	if left.Unstorable > 0 {
 		r.note("left out: %s of reason unstorable: %s; forwarder list --reason unstorable says where they are in Kafka, and "+
-			"ingester reread reads them again", messages(count.Unstorable, ""), unstorable)
+			"ingester reread reads them again", count(left.Unstorable, "message"), unstorable)
 	}
 	if len(r.flags.routes) > 0 {
-		return count, nil
+		return left, nil
 	}
-	return count, r.countUnknown(ctx, now, unfinished)
+	return left, r.countUnknown(ctx, now, unfinished)
 }
 
 // countUnknown says how many messages are left out because the route file does not have their route.
@@ -189,13 +190,13 @@ func (r *replaying) countUnknown(ctx context.Context, now time.Time, unfinished 
 	if err != nil {
 		return err
 	}
-	count, err := r.store.CountReplay(ctx, sel, unfinished)
+	left, err := r.store.CountReplay(ctx, sel, unfinished)
 	if err != nil {
 		return err
 	}
-	if count.Matched() > 0 {
+	if n := left.Matched(); n > 0 {
 		r.note("left out: %s of routes that are not in %s, so that nobody would send them: %s",
-			messages(count.Matched(), ""), r.cfg.Routes, byRoute(count.Routes))
+			count(n, "message"), r.cfg.Routes, byRoute(left.Routes))
 	}
 	return nil
 }
@@ -319,11 +320,14 @@ func (r *replaying) show(ctx context.Context, p *plan) error {
 	return printed(t.Flush())
 }
 
+// those says how many messages of the status there are.
+func (r *replaying) those(n int64) string { return count(n, r.flags.status+" message") }
+
 func (r *replaying) would(p *plan) string {
 	if r.matched == 0 {
 		return "no " + r.flags.status + " message matches"
 	}
-	return fmt.Sprintf("would replay %s (%s)", messages(r.matched, r.flags.status), byRoute(p.routes))
+	return fmt.Sprintf("would replay %s (%s)", r.those(r.matched), byRoute(p.routes))
 }
 
 // result prints what --json is for.
@@ -343,17 +347,6 @@ func printed(err error) error {
 		return app.Unknown(fmt.Errorf("printing: %w", err))
 	}
 	return nil
-}
-
-// messages says how many, and of which kind.
-func messages(n int64, kind string) string {
-	if kind != "" {
-		kind += " "
-	}
-	if n == 1 {
-		return "1 " + kind + "message"
-	}
-	return fmt.Sprintf("%d %smessages", n, kind)
 }
 
 func byRoute(routes map[string]int64) string {

@@ -41,16 +41,20 @@ WITH w AS (
 ), o AS (
     SELECT w.message_id, w.route
     FROM w
-    CROSS JOIN LATERAL (
-        SELECT x.received_at FROM ferry.messages AS x WHERE x.id = w.message_id LIMIT 1
-    ) AS m
     WHERE w.status = 'delivered'
         AND w.route = ANY($4::text[])
         AND w.settled_at <= $5::timestamptz
-        AND m.received_at >= $6::timestamptz
-        AND m.received_at < $7::timestamptz
+        AND (
+            $6::bool
+            OR (
+                SELECT x.received_at >= $7::timestamptz AND x.received_at < $8::timestamptz
+                FROM ferry.messages AS x
+                WHERE x.id = w.message_id
+                LIMIT 1
+            )
+        )
     ORDER BY w.message_id
-    LIMIT $8
+    LIMIT $9
 )
 SELECT
     (SELECT count(*) FROM w)::bigint AS looked,
@@ -66,6 +70,7 @@ type ReplayDeliveredParams struct {
 	LookedAt  int32
 	Routes    []string
 	SettledTo pgtype.Timestamptz
+	AnyTime   bool
 	Since     pgtype.Timestamptz
 	Until     pgtype.Timestamptz
 	Batch     int32
@@ -78,7 +83,7 @@ type ReplayDeliveredRow struct {
 	Routes     []string
 }
 
-// Of the next messages behind an id, the first ones that are delivered.
+// Of the next messages behind an id, the first ones that are delivered and to be replayed.
 func (q *Queries) ReplayDelivered(ctx context.Context, db DBTX, arg ReplayDeliveredParams) (ReplayDeliveredRow, error) {
 	row := db.QueryRow(ctx, replayDelivered,
 		arg.After,
@@ -86,6 +91,7 @@ func (q *Queries) ReplayDelivered(ctx context.Context, db DBTX, arg ReplayDelive
 		arg.LookedAt,
 		arg.Routes,
 		arg.SettledTo,
+		arg.AnyTime,
 		arg.Since,
 		arg.Until,
 		arg.Batch,
@@ -100,51 +106,48 @@ func (q *Queries) ReplayDelivered(ctx context.Context, db DBTX, arg ReplayDelive
 	return i, err
 }
 
-const replayEnds = `-- name: ReplayEnds :one
-SELECT
-    COALESCE((SELECT min(m.id) FROM ferry.messages AS m), 0)::bigint AS first,
-    COALESCE((SELECT max(m.id) FROM ferry.messages AS m), 0)::bigint AS last
-`
+const replayFailed = `-- name: ReplayFailed :one
 
-type ReplayEndsRow struct {
-	First int64
-	Last  int64
-}
-
-// The first and the last message there are; 0 when there are none.
-func (q *Queries) ReplayEnds(ctx context.Context, db DBTX) (ReplayEndsRow, error) {
-	row := db.QueryRow(ctx, replayEnds)
-	var i ReplayEndsRow
-	err := row.Scan(&i.First, &i.Last)
-	return i, err
-}
-
-const replayFailed = `-- name: ReplayFailed :many
-
-SELECT c.message_id, c.route, c.reason
-FROM unnest($1::text[]) AS r (route)
-CROSS JOIN LATERAL (
-    SELECT f.message_id, f.route, f.reason
-    FROM ferry.failures AS f
+WITH w AS (
+    SELECT c.message_id, c.route, c.reason
+    FROM unnest($1::text[]) AS r (route)
     CROSS JOIN LATERAL (
-        SELECT x.status, x.settled_at FROM ferry.deliveries AS x WHERE x.message_id = f.message_id LIMIT 1
+        SELECT f.message_id, f.route, f.reason
+        FROM ferry.failures AS f
+        WHERE f.route = r.route
+            AND f.message_id > $2
+            AND f.message_id <= $3
+            AND f.reason = ANY($4::text[])
+        ORDER BY f.message_id
+        LIMIT $5
+    ) AS c
+    ORDER BY c.message_id
+    LIMIT $5
+), o AS (
+    SELECT w.message_id, w.route, w.reason
+    FROM w
+    CROSS JOIN LATERAL (
+        SELECT x.status, x.settled_at FROM ferry.deliveries AS x WHERE x.message_id = w.message_id LIMIT 1
     ) AS d
-    CROSS JOIN LATERAL (
-        SELECT x.received_at FROM ferry.messages AS x WHERE x.id = f.message_id LIMIT 1
-    ) AS m
-    WHERE f.route = r.route
-        AND f.message_id > $2
-        AND f.message_id <= $3
-        AND f.reason = ANY($4::text[])
-        AND d.status = 'failed'
-        AND d.settled_at <= $5::timestamptz
-        AND m.received_at >= $6::timestamptz
-        AND m.received_at < $7::timestamptz
-    ORDER BY f.message_id
-    LIMIT $8
-) AS c
-ORDER BY c.message_id
-LIMIT $8
+    WHERE d.status = 'failed'
+        AND d.settled_at <= $6::timestamptz
+        AND (
+            $7::bool
+            OR (
+                SELECT x.received_at >= $8::timestamptz AND x.received_at < $9::timestamptz
+                FROM ferry.messages AS x
+                WHERE x.id = w.message_id
+                LIMIT 1
+            )
+        )
+)
+SELECT
+    (SELECT count(*) FROM w)::bigint AS looked,
+    COALESCE((SELECT max(w.message_id) FROM w), 0)::bigint AS last,
+    COALESCE(array_agg(o.message_id ORDER BY o.message_id), '{}')::bigint[] AS message_ids,
+    COALESCE(array_agg(o.route ORDER BY o.message_id), '{}')::text[] AS routes,
+    COALESCE(array_agg(o.reason ORDER BY o.message_id), '{}')::text[] AS reasons
+FROM o
 `
 
 type ReplayFailedParams struct {
@@ -152,49 +155,47 @@ type ReplayFailedParams struct {
 	After     int64
 	UpTo      int64
 	Reasons   []string
+	LookedAt  int32
 	SettledTo pgtype.Timestamptz
+	AnyTime   bool
 	Since     pgtype.Timestamptz
 	Until     pgtype.Timestamptz
-	Batch     int32
 }
 
 type ReplayFailedRow struct {
-	MessageID int64
-	Route     string
-	Reason    string
+	Looked     int64
+	Last       int64
+	MessageIds []int64
+	Routes     []string
+	Reasons    []string
 }
 
 // Statements of forwarder replay. What is to be replayed is found a page at a time, in the order of the ids: failed
 // messages along the indexes of failures, delivered ones along the primary key. The transaction that replays a page then
 // locks its messages and looks at them anew (DeliveriesSettledLock).
-// For each route its first failures behind an id, and of these the first ones.
-func (q *Queries) ReplayFailed(ctx context.Context, db DBTX, arg ReplayFailedParams) ([]ReplayFailedRow, error) {
-	rows, err := db.Query(ctx, replayFailed,
+// Of the next failures of the routes behind an id, those that are to be replayed. Each route has its own walk along the
+// index; only of what comes first of all of them the rest is looked up. A time is looked up only if it matters.
+func (q *Queries) ReplayFailed(ctx context.Context, db DBTX, arg ReplayFailedParams) (ReplayFailedRow, error) {
+	row := db.QueryRow(ctx, replayFailed,
 		arg.Routes,
 		arg.After,
 		arg.UpTo,
 		arg.Reasons,
+		arg.LookedAt,
 		arg.SettledTo,
+		arg.AnyTime,
 		arg.Since,
 		arg.Until,
-		arg.Batch,
 	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ReplayFailedRow
-	for rows.Next() {
-		var i ReplayFailedRow
-		if err := rows.Scan(&i.MessageID, &i.Route, &i.Reason); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	var i ReplayFailedRow
+	err := row.Scan(
+		&i.Looked,
+		&i.Last,
+		&i.MessageIds,
+		&i.Routes,
+		&i.Reasons,
+	)
+	return i, err
 }
 
 const replayLock = `-- name: ReplayLock :many
@@ -260,36 +261,6 @@ func (q *Queries) ReplayPending(ctx context.Context, db DBTX, messageID int64) (
 			&i.State,
 			&i.ScheduledAt,
 		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const replayReceivedAt = `-- name: ReplayReceivedAt :many
-SELECT m.id, m.received_at FROM ferry.messages AS m WHERE m.id >= $1 ORDER BY m.id LIMIT 1
-`
-
-type ReplayReceivedAtRow struct {
-	ID         int64
-	ReceivedAt pgtype.Timestamptz
-}
-
-// The first message from an id on.
-func (q *Queries) ReplayReceivedAt(ctx context.Context, db DBTX, id int64) ([]ReplayReceivedAtRow, error) {
-	rows, err := db.Query(ctx, replayReceivedAt, id)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ReplayReceivedAtRow
-	for rows.Next() {
-		var i ReplayReceivedAtRow
-		if err := rows.Scan(&i.ID, &i.ReceivedAt); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
