@@ -82,6 +82,16 @@ func TestAuditCommitted(t *testing.T) {
 	}
 }
 
+// The last record before a position is stored, and the ledger was added to since: by an ingester reread.
+func TestAuditReread(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.commits(3, s.mark)
+	s.reads(message.IngestStored)
+	s.exec("UPDATE ferry.ledger SET consumed = consumed + 1, duplicates = duplicates + 1")
+	s.balanced("not committed, and read again")
+}
+
 // The position is behind a gap, which held no records: markers of transactions.
 func TestAuditGap(t *testing.T) {
 	t.Parallel()
