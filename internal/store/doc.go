@@ -32,7 +32,8 @@
 // for the first), then the ledger's rows, sorted; before the keys, and after the ledger, a batch that is read again locks
 // deliveries and purged, and the tallies. In Settle, Rehome and replays: the replay's own row, or jobs that have ended,
 // where reconcile is at work, then deliveries, then failures and unsettled, then the tallies' rows, sorted and last, because
-// they are hot. Two transactions can meet crosswise on message keys or deliveries only; Postgres then ends one of them
+// they are hot. In Purge: deliveries, passing over what others have locked, then messages, failures and unsettled, then the
+// rows of purged, sorted. Two transactions can meet crosswise on message keys or deliveries only; Postgres then ends one of them
 // (40P01), and it is run again.
 //
 // Nothing is ever held while a request is on its way, and every statement, lock wait and idle transaction has a limit

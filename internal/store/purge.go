@@ -18,7 +18,7 @@ const (
 	// purgeMost bounds the messages of one purging transaction. It begins with fewer and follows how long they take, so
 	// that large payloads and slow disks make small transactions.
 	purgeFirst, purgeMost = 100, 1000
-	purgeQuick, purgeSlow = 100 * time.Millisecond, 400 * time.Millisecond
+	purgeQuick, purgeSlow = 50 * time.Millisecond, 200 * time.Millisecond
 	// sweepEvery is the time after which delivered messages are looked at from the oldest one on again.
 	sweepEvery = 24 * time.Hour
 	// sweepAgain is how much of the time before the end of a sweep the next run looks at again: most of what was not
