@@ -111,6 +111,54 @@ func TestReplayAgain(t *testing.T) {
 	e.replaysBalance()
 }
 
+// A database that stalls in the middle ends a replay within ten seconds or so, which says how to go on; then each message is
+// replayed once, whatever became of the transaction whose answer got lost.
+func TestReplayDatabaseStalls(t *testing.T) {
+	t.Parallel()
+	const n = 2_000
+	e := newEnv(t, kafkatest.Fake(t), 1)
+	for from := 0; from < n; from += 500 {
+		e.save(from, values(500)...)
+	}
+	for _, q := range []string{
+		`UPDATE ferry.deliveries SET status = 'failed', reason = 'rejected', settled_at = now()`,
+		`INSERT INTO ferry.failures (message_id, route, reason) SELECT message_id, route, reason FROM ferry.deliveries`,
+		`INSERT INTO ferry.tallies (slot, route, delivered, failed) VALUES (0, 'events', 0, 2000)`,
+		`DELETE FROM ferry.river_job`,
+	} {
+		if _, err := e.pool.Exec(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, db := e.gate()
+	args := []string{"replay", "--route", "events", "--yes"}
+	p := proctest.Start(t, binaries.Path(t, "forwarder"), append(e.common(), "FERRY_DATABASE_URL="+db), append(args, "--rate", "300")...)
+	e.is(patience, "300", replayedByNow)
+	reopen := g.shut()
+	shut := time.Now()
+	if code := p.Wait(patience); code != 3 || !strings.Contains(p.Log(), "messages are replayed, run the same again to go on") {
+		t.Errorf("exit %d\n%s", code, p.Log())
+	}
+	if took := time.Since(shut); took > 20*time.Second {
+		t.Errorf("it ended after %v", took)
+	}
+	reopen()
+	// What was under way may still come to its end.
+	e.is(patience, "0", `SELECT count(*)::text FROM pg_stat_activity WHERE application_name = 'ferry-replay' AND datname = current_database() AND state <> 'idle'`)
+	done, err := e.ask(replayedByNow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before int
+	_, _ = fmt.Sscan(done, &before)
+	if r := e.replay("--route", "events"); r.Replayed != n-before || before < 300 {
+		t.Errorf("%+v after %d", r, before)
+	}
+	e.is(patience, "2000 2000", `SELECT count(*) || ' ' || count(DISTINCT args -> 'ids') FROM ferry.river_job`)
+	e.is(patience, "2000", `SELECT count(*)::text FROM ferry.deliveries d JOIN ferry.river_job j ON j.id = d.job_id WHERE d.status = 'pending'`)
+	e.is(patience, "1", `SELECT count(*)::text FROM ferry.replays`)
+}
+
 // replaysBalance compares the sums with the rows.
 func (e *env) replaysBalance() {
 	e.t.Helper()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,8 +17,10 @@ import (
 	"github.com/ferry-forward/ferry/internal/store"
 )
 
-// askConns is how many connections a command takes.
-const askConns = 2
+const (
+	askConns  = 2 // connections that a command takes
+	askClosed = time.Second
+)
 
 // asking is what a command has that asks the database: settings, route file and an open store.
 type asking struct {
@@ -41,7 +44,7 @@ func ask(cmd *cobra.Command, do func(ctx context.Context, a *asking) error) erro
 	if err != nil {
 		return app.Usage(err)
 	}
-	defer st.Close()
+	defer closeSoon(st)
 	err = app.Persist(ctx, "database", "FERRY_DATABASE_URL", func(ctx context.Context) error {
 		err := st.CheckSchema(ctx)
 		var schema *store.SchemaError
@@ -54,6 +57,19 @@ func ask(cmd *cobra.Command, do func(ctx context.Context, a *asking) error) erro
 		return err
 	}
 	return do(ctx, &asking{cfg: cfg, file: file, store: st})
+}
+
+// closeSoon closes the store, but does not wait for a database that stalls: its connections end with the process.
+func closeSoon(st *store.Store) {
+	closed := make(chan struct{})
+	go func() {
+		st.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(askClosed):
+	}
 }
 
 // find returns the one message that a word of the command line means. A word that means none is a finding, and so is one

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	replayStepTime  = 30 * time.Second // of one transaction
+	replayStepTime  = 10 * time.Second // of one transaction
 	replayAwayAfter = 10 * time.Second // how long the database is asked again
 	replayAskEvery  = 500 * time.Millisecond
 	replayTellEvery = 5 * time.Second        // on what is no terminal
 	replayDrawEvery = 100 * time.Millisecond // on a terminal
 )
 
-var errReplayStepTime = errors.New("no answer within 30 s")
+var errReplayStepTime = errors.New("no answer within 10 s")
 
 // confirm asks whether to go on. Ctrl-C is an answer too.
 func (r *replaying) confirm(ctx context.Context, p *plan) (bool, error) {
