@@ -83,3 +83,36 @@ func BenchmarkDeliver(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkReplay replays failed messages by filter, in transactions of the largest size.
+func BenchmarkReplay(b *testing.B) {
+	const n = 20_000
+	s := benchStore(b)
+	for from := int64(0); from < n; from += 500 {
+		if _, err := s.Save(b.Context(), benchBatch(from, 500)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	replayed := 0
+	for b.Loop() {
+		b.StopTimer()
+		if _, err := s.Pool().Exec(b.Context(), `WITH d AS (
+			UPDATE ferry.deliveries SET status = 'failed', reason = 'rejected', settled_at = now() RETURNING message_id, route, reason
+		) INSERT INTO ferry.failures (message_id, route, reason) SELECT message_id, route, reason FROM d`); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		r, err := s.BeginReplay(b.Context(), "all", true)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sel, err := s.SelectReplay(b.Context(), store.ReplayFilter{Status: message.StatusFailed, Routes: []string{"a"}})
+		for step := (store.ReplayStep{}); err == nil && !step.Finished; replayed += step.Replayed {
+			step, err = s.StepReplay(b.Context(), r.ID, sel, store.MaxReplayStep)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(replayed)/b.Elapsed().Seconds(), "messages/s")
+}
