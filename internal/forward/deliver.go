@@ -127,6 +127,17 @@ func (d *Deliverer) Judge(ctx context.Context, m *message.Message, attempt int, 
 	return verdict.Judge(ctx, d.route, resp, d.env(m, attempt))
 }
 
+// Blame narrows down where in the text of its field a failure of Map comes from, and sets its Offset. It takes its time:
+// it is for whoever tries a route.
+func (d *Deliverer) Blame(ctx context.Context, m *message.Message, attempt int, f *Failure) {
+	if f.Field != bodyField || m.Tombstone() {
+		return
+	}
+	if value, err := d.route.Decode.Value(m.Value); err == nil {
+		f.Offset = d.route.Request.Body.Blame(ctx, value, d.env(m, attempt), f.Err)
+	}
+}
+
 func (d *Deliverer) env(m *message.Message, attempt int) *jq.Env {
 	return jq.NewEnv(&m.Record, jq.EnvOptions{
 		Route: d.route.Name, MessageKey: m.Key, Attempt: attempt, Vars: d.route.Vars,

@@ -36,6 +36,9 @@ func (f *Failure) Error() string {
 // Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
+// bodyField is the path of the body's program in a route.
+const bodyField = "request.body"
+
 var errNoURL = errors.New("the result is no absolute URL")
 
 // Map makes the request of one attempt (from 1), without sending it. The request holds whatever secrets the route has.
@@ -120,11 +123,11 @@ func (d *Deliverer) body(ctx context.Context, m *message.Message, value any, env
 	}
 	mapped, err := rt.Body.One(ctx, value, env)
 	if err != nil {
-		return nil, unmappable("request.body", err)
+		return nil, unmappable(bodyField, err)
 	}
 	body, err := jq.Marshal(mapped)
 	if err != nil {
-		return nil, unmappable("request.body", err)
+		return nil, unmappable(bodyField, err)
 	}
 	return body, nil
 }

@@ -181,7 +181,7 @@ func octal(s string) string {
 		switch c := s[i]; {
 		case c == '%':
 			out.WriteString("%%")
-		case c == '\\' || c == '\'' || c < ' ' || c >= 0x7f:
+		case c == '\\' || c == '\'' || c < ' ' || c >= 0x7f, c == '-' && i == 0: // which would begin an option
 			fmt.Fprintf(&out, `\%03o`, c)
 		default:
 			out.WriteByte(c)

@@ -156,6 +156,7 @@ func cases(t *testing.T) map[string]curls {
 		"lines":          {file: raw(fields("", `url: ${URL}/x`)), value: "a\nb\r\nc\n\n"},
 		"every byte":     {file: raw(fields("", `url: ${URL}/x`)), value: string(everyByte), command: `printf '\000`},
 		"long":           {file: fields("", `url: ${URL}/x`), value: `{"id":"` + strings.Repeat("x'y ", 60_000) + `"}`, command: "| curl"},
+		"very long":      {file: fields("", `url: ${URL}/x`), value: `"` + strings.Repeat("x", 1_200_000) + `"`, command: "-H 'Expect:'"},
 		"long, mapped":   {file: fields(token, "url: ${URL}/x\nbody: '{t: $vars.token, i: .id}'"), value: `{"id":"` + strings.Repeat("x'y ", 60_000) + `"}`, env: map[string]string{"TOKEN": nasty}, command: "printf %s"},
 		"headers": {
 			file: fields("", "url: ${URL}/x\nforward_headers: ['*']\nheaders: {X-Empty: '', X-Blank: '  a b  ', Content-Type: text/x, Accept: a/b, User-Agent: me, Accept-Encoding: identity}"), value: `{"id":1}`,
@@ -274,7 +275,7 @@ func shell(t *testing.T, command string, env map[string]string) (string, error) 
 
 // Whatever a record holds, the command sends it as it is.
 func FuzzCurl(f *testing.F) {
-	for _, s := range []string{"", "x", nasty, "@", "\x00", "'", `\'`, "%s", "\r\n", "ü\xff", "-", "{}", "\u0085"} {
+	for _, s := range []string{"", "x", nasty, "-@\x01", "@", "\x00", "'", `\'`, "%s", "\r\n", "ü\xff", "-", "{}", "\u0085"} {
 		f.Add([]byte(s), "s"+s)
 	}
 	there := &destination{}

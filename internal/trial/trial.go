@@ -88,6 +88,7 @@ func (t *Trial) fill(ctx context.Context, m *Mapped) {
 		m.Problem.Fault = route.Fault{File: t.file.Path, Field: "routes[" + t.route.Name + "]", Message: "the value can't be decoded: " + failure.Err.Error()}
 		return
 	}
+	t.forward.Blame(ctx, m.Message, m.Attempt, failure)
 	m.Problem.Fault = t.file.FaultAt(t.route, failure.Field, failure.Offset, failure.Err.Error())
 }
 
