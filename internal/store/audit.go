@@ -105,28 +105,14 @@ const (
 	auditExamples = 10
 	// auditAlive is how old a forwarder's last sign of life may be.
 	auditAlive = 30 * time.Second
-	// auditSlack is how much later than a message with a higher id one may have been received: a transaction takes its
-	// time at its begin and its ids later.
-	auditSlack = 5 * time.Minute
 )
-
-// auditBegin begins a transaction that reads one snapshot and locks nothing. It leaves the other processors alone: the
-// traffic needs them.
-func auditBegin(pollOnly bool) string {
-	sql := "begin isolation level repeatable read read only; set local statement_timeout = " + ms(auditStatement) +
-		"; set local plan_cache_mode = force_custom_plan; set local max_parallel_workers_per_gather = 0; set local jit = off"
-	if pollOnly {
-		sql += "; set local lock_timeout = " + ms(lockTimeout) + "; set local idle_in_transaction_session_timeout = " + ms(idleInTxTimeout)
-	}
-	return sql
-}
 
 // Audit reads all that there is to compare, in one snapshot and without a lock that anybody waits for. With a time it
 // counts no rows, and looks one by one only at messages received since then.
 func (s *Store) Audit(ctx context.Context, since time.Time) (*Audit, error) {
 	var a *Audit
 	err := s.again(ctx, "auditing", func() error {
-		return s.once(ctx, auditBegin(s.cfg.PollOnly), func(tx pgx.Tx) error {
+		return s.once(ctx, snapshotSQL(s.cfg.PollOnly, auditStatement), func(tx pgx.Tx) error {
 			v := auditing{s: s, tx: tx, a: &Audit{Since: since}, routes: map[string]*AuditRoute{}}
 			a = v.a
 			return v.run(ctx)
@@ -272,7 +258,7 @@ func (v *auditing) infer(context.Context) error {
 // find looks for the first id that a message received at the time may have.
 func (v *auditing) find(ctx context.Context) error {
 	v.since = stamp(v.a.Since)
-	before, err := v.s.q.MessageBefore(ctx, v.tx, 0, stamp(v.a.Since.Add(-auditSlack)))
+	before, err := v.s.q.MessageBefore(ctx, v.tx, 0, stamp(v.a.Since.Add(-receivedSlack)))
 	v.from = before + 1
 	return err
 }

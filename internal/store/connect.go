@@ -80,6 +80,17 @@ func beginSQL(pollOnly bool) string {
 	return sql
 }
 
+// snapshotSQL begins a transaction that reads one snapshot and locks nothing, with a limit of its own for a statement. It
+// leaves the other processors alone: the traffic needs them.
+func snapshotSQL(pollOnly bool, statement time.Duration) string {
+	sql := "begin isolation level repeatable read read only; set local statement_timeout = " + ms(statement) +
+		"; set local plan_cache_mode = force_custom_plan; set local max_parallel_workers_per_gather = 0; set local jit = off"
+	if pollOnly {
+		sql += "; set local lock_timeout = " + ms(lockTimeout) + "; set local idle_in_transaction_session_timeout = " + ms(idleInTxTimeout)
+	}
+	return sql
+}
+
 // planned is the pool with statements that are planned each time, as in transactions.
 type planned struct{ *pgxpool.Pool }
 

@@ -56,9 +56,9 @@ func defaultSteps() listSteps {
 // List returns up to limit messages that fit the filter, the newest first, with ids below after (0: from the newest).
 // It returns a *FilterError for a filter that can't be meant, else an *Error.
 //
-// Its cost is bounded: it goes down the ids in many small statements until the page is full, each of which looks at
-// 20,000 rows, or entries of an index at 200,000, at most. Where an index says more, it goes along that: failures, unsettled, keys and positions. A filter
-// that nothing fits, and no index knows, looks at all messages; end ctx to stop it.
+// Its cost is bounded: it goes down the ids in many small statements until the page is full, each of which looks at 20,000
+// rows, or 200,000 entries of an index, at most. Where an index says more, it goes along that: failures, unsettled, keys and
+// positions. A filter that nothing fits, and no index knows, looks at all messages; end ctx to stop it.
 func (s *Store) List(ctx context.Context, f Filter, after int64, limit int) (*ListPage, error) {
 	if err := f.Check(); err != nil {
 		return nil, err

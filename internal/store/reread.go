@@ -114,14 +114,15 @@ func (v *saving) dropUnstorable(ctx context.Context) error {
 	return nil
 }
 
-// settledSums are messages that the tallies count.
-type settledSums struct{ delivered, failed int64 }
+// rereader stands for a forwarder in the tallies.
+const rereader = "reread"
 
 // known finds among the new messages those that were counted when they were stored before, and books them as duplicates:
-// two reads, one message. It returns what the tallies still count of them as settled, and notes what is still missing.
-func (v *saving) known(incoming []message.Incoming, ledger map[ledgerKey]*sums) map[string]settledSums {
+// two reads, one message. It returns what is to be taken off the tallies, which still count some of them as settled, and notes
+// what is still missing.
+func (v *saving) known(incoming []message.Incoming, ledger map[ledgerKey]*sums) tallies {
 	v.saved.Missing = maps.Clone(v.again.Missing)
-	settled := map[string]settledSums{}
+	settled := tallies{}
 	for i, result := range v.saved.Results {
 		in := &incoming[i]
 		m, ok := v.saved.Missing[in.Route]
@@ -137,35 +138,18 @@ func (v *saving) known(incoming []message.Incoming, ledger map[ledgerKey]*sums) 
 			continue
 		}
 		m.Messages--
-		l, s := ledger[keyOf(in)], settled[in.Route]
+		l := ledger[keyOf(in)]
 		l.stored--
 		l.duplicates++
 		switch {
 		case m.Failed > 0 && (failed || m.Delivered == 0):
 			m.Failed--
-			s.failed++
+			settled.add(rereader, in.Route, tally{failed: -1})
 		case m.Delivered > 0:
 			m.Delivered--
-			s.delivered++
+			settled.add(rereader, in.Route, tally{delivered: -1})
 		}
-		v.saved.Missing[in.Route], settled[in.Route] = m, s
+		v.saved.Missing[in.Route] = m
 	}
 	return settled
-}
-
-// takeFromTallies takes off messages that are not settled any more.
-func (s *Store) takeFromTallies(ctx context.Context, tx pgx.Tx, settled map[string]settledSums) error {
-	var p storedb.TalliesAddParams
-	for _, route := range slices.Sorted(maps.Keys(settled)) {
-		n := settled[route]
-		if n == (settledSums{}) {
-			continue
-		}
-		p.Slots, p.Routes = append(p.Slots, 0), append(p.Routes, route)
-		p.Delivered, p.Failed = append(p.Delivered, -n.delivered), append(p.Failed, -n.failed)
-	}
-	if len(p.Routes) == 0 {
-		return nil
-	}
-	return s.q.TalliesAdd(ctx, tx, p)
 }

@@ -104,7 +104,7 @@ func (s *Store) save(ctx context.Context, b *message.Batch, rows []row) (*messag
 		if err := s.addToLedger(ctx, tx, sums); err != nil {
 			return err
 		}
-		return s.takeFromTallies(ctx, tx, known)
+		return s.addTallies(ctx, tx, known)
 	})
 	return saved, err
 }

@@ -76,7 +76,7 @@ const (
 func (s *Store) Story(ctx context.Context, id int64) (l *Story, err error) {
 	err = s.again(ctx, "looking at a message", func() error {
 		l = nil
-		return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		return s.once(ctx, snapshotSQL(s.cfg.PollOnly, statementTimeout), func(tx pgx.Tx) error {
 			status, err := lookStatus(ctx, tx, id)
 			if err != nil || status == nil {
 				return err

@@ -1,3 +1,8 @@
+-- Takes away what 0004 made. What purged has of messages that are gone is lost with it: an audit after a later up says that
+-- they are missing.
+--
+-- Locks: ACCESS EXCLUSIVE on messages while its key's index is built anew, on the others for a moment. Stop the binaries first.
+
 DROP TABLE ferry.replays;
 DROP TABLE ferry.retention;
 DROP TABLE ferry.purged;

@@ -1,8 +1,8 @@
 -- What audit, list, replay, retention and reading again need.
 --
 -- must-know: 1
--- Locks: ACCESS EXCLUSIVE on messages while two of its indexes are built, which takes about 10 s for each million
--- messages: stop the ingesters, or let them wait. ACCESS EXCLUSIVE on deliveries and failures for a moment.
+-- Locks: ACCESS EXCLUSIVE on messages while two of its indexes are built, which reads the whole table: on a large one,
+-- stop the binaries meanwhile, or let them wait. ACCESS EXCLUSIVE on deliveries and failures for a moment.
 -- Older binaries: run on it. A forwarder sends replays made with a new key under the old one, and counts what was purged.
 
 -- Keys are found by their beginning, which an index in another collation does not help with.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/ferry-forward/ferry/internal/app"
 	"github.com/ferry-forward/ferry/internal/store"
 )
 
@@ -148,7 +149,7 @@ func (a *audit) table(notes []string) []byte {
 // headline is what a person reads first.
 func (a *audit) headline() string {
 	n := everStored(a.found)
-	all := "all " + thousands(n) + " messages are accounted for"
+	all := "all " + app.Thousands(n) + " messages are accounted for"
 	if n == 1 {
 		all = "the one message is accounted for"
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ferry-forward/ferry/internal/app"
 	"github.com/ferry-forward/ferry/internal/message"
 )
 
@@ -205,7 +206,7 @@ func shownText(b []byte) (kind, text string) {
 }
 
 func cutNote(shown, of int) string {
-	return fmt.Sprintf("… cut: %s of %s bytes are shown; --raw writes the payload whole, --json all\n", thousands(int64(shown)), thousands(int64(of)))
+	return fmt.Sprintf("… cut: %s of %s bytes are shown; --raw writes the payload whole, --json all\n", app.Thousands(int64(shown)), app.Thousands(int64(of)))
 }
 
 // requestNow shows the request that would be sent now.
@@ -284,7 +285,7 @@ func counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return fmt.Sprintf("%s %ss", thousands(int64(n)), what)
+	return fmt.Sprintf("%s %ss", app.Thousands(int64(n)), what)
 }
 
 // moment is a time to the millisecond.

@@ -2,9 +2,10 @@ package forwarder
 
 import (
 	"io"
-	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/ferry-forward/ferry/internal/app"
 )
 
 // table is a table for people. Numbers get thousands separators.
@@ -29,7 +30,7 @@ func (t *table) add(cells ...any) {
 	for i, c := range cells {
 		switch c := c.(type) {
 		case int64:
-			row[i] = thousands(c)
+			row[i] = app.Thousands(c)
 		case string:
 			row[i] = c
 		}
@@ -60,13 +61,4 @@ func (t *table) write(w io.StringWriter) {
 		}
 		_, _ = w.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
-}
-
-// thousands writes a number with a comma after each three digits.
-func thousands(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

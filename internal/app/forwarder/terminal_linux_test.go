@@ -34,7 +34,7 @@ func onTerminal(t *testing.T, env []string, args ...string) *terminal {
 	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
-		t.Skip("no terminals here:", err)
+		t.Fatal("no pseudo-terminal to be had (/dev/ptmx):", err)
 	}
 	t.Cleanup(func() { _ = keys.Close() })
 	var number int

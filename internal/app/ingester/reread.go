@@ -258,7 +258,7 @@ func (r *rereading) missing(ctx context.Context) (map[string]message.Missing, er
 	for _, name := range names {
 		if n := purged[name]; n > 0 {
 			r.report.warn("%s messages of route %s in %s were purged when their retention was over; those of the range are missing too, "+
-				"and are stored and sent again", thousands(n), name, r.span.TopicPartition)
+				"and are stored and sent again", app.Thousands(n), name, r.span.TopicPartition)
 		}
 	}
 	return missing, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -44,7 +43,7 @@ func (p *report) progress(next int64, n int) {
 	}
 	p.told = time.Now()
 	share := 100 * float64(p.next-p.span.from) / float64(p.span.to-p.span.from)
-	_, _ = fmt.Fprintf(p.err, "\r\x1b[K%s records, at %d of %s, %.0f %%", thousands(p.records), p.next, p.span, share)
+	_, _ = fmt.Fprintf(p.err, "\r\x1b[K%s records, at %d of %s, %.0f %%", app.Thousands(p.records), p.next, p.span, share)
 }
 
 // end prints the result.
@@ -137,15 +136,15 @@ func resultOf(name string, n map[message.IngestResult]int64) routeResult {
 
 // String says it in a line, without what did not happen.
 func (r routeResult) String() string {
-	parts := []string{thousands(r.Stored) + " stored"}
+	parts := []string{app.Thousands(r.Stored) + " stored"}
 	if r.Conflicts+r.Unstorable > 0 {
-		parts[0] += fmt.Sprintf(" (of them failed: %s, %s unstorable)", count(r.Conflicts, "conflict"), thousands(r.Unstorable))
+		parts[0] += fmt.Sprintf(" (of them failed: %s, %s unstorable)", count(r.Conflicts, "conflict"), app.Thousands(r.Unstorable))
 	}
 	if r.Duplicates > 0 {
 		parts = append(parts, count(r.Duplicates, "duplicate"))
 	}
 	if r.Filtered > 0 {
-		parts = append(parts, thousands(r.Filtered)+" filtered")
+		parts = append(parts, app.Thousands(r.Filtered)+" filtered")
 	}
 	if r.SkippedTombstones > 0 {
 		parts = append(parts, count(r.SkippedTombstones, "tombstone")+" skipped")
@@ -158,14 +157,5 @@ func count(n int64, thing string) string {
 	if n != 1 {
 		thing += "s"
 	}
-	return thousands(n) + " " + thing
-}
-
-// thousands writes a number from 0 on with its groups of three digits apart.
-func thousands(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return app.Thousands(n) + " " + thing
 }
